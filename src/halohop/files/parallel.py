@@ -79,12 +79,13 @@ def in_threads(
     for thread in team:
         thread.start()
     try:
-        running, last = len(team), time.monotonic()
+        running, last, leave = len(team), time.monotonic(), _LEAVE_S
         while running:
             try:
                 found = reports.get(timeout=min(_LOOK_S, deadline))
             except queue.Empty:
                 if time.monotonic() - last >= deadline:
+                    leave = 0.0  # no thread does anything
                     raise DeadlineExceededError(
                         f"{name}: nothing has come for {deadline:g} s; see whether the network and the "
                         "storage work, and start it again: it goes on from here"
@@ -99,6 +100,6 @@ def in_threads(
                 on_done(found)
     finally:
         stop.set()
-        end = time.monotonic() + _LEAVE_S
+        end = time.monotonic() + leave
         for thread in team:
             thread.join(max(end - time.monotonic(), 0))

@@ -3,16 +3,21 @@
 Failures name the URL, without what is secret in it, and what helps.
 """
 
+import asyncio
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from halohop.errors import DatasetError, HalohopError, InputError, WriteError
+from halohop.files.parallel import Report, in_threads
 from halohop.files.urls import as_url, is_url, masked
 from halohop.files.whole import whole_file
+from halohop.memory import format_size
+
+Found = TypeVar("Found")
 
 _PACKAGES = {
     **dict.fromkeys(("s3", "s3a"), "s3fs"),
@@ -27,6 +32,11 @@ _PACKAGES = {
 }
 _WHOLE_AT_ONCE = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oci", "oss", "memory"}
 """Stores where an object appears under its name when all of it has come."""
+
+_SMALL = 256 << 20
+"""Bytes of the largest file that is read at once."""
+_RECEIVED = 1 << 20
+"""Bytes of an HTTP server's answer that are taken at a time."""
 
 _TRIES, _PAUSE_S = 3, 0.2
 _REFUSED = (
@@ -47,15 +57,18 @@ class UrlFolder:
 
     Args:
         url: of the folder, or its path.
+        deadline: seconds without an answer, or over HTTP without a byte, before a read is given up.
 
     Raises:
         InputError: an unknown scheme, or its package is not installed.
+        DeadlineExceededError: raised by everything that reads, when nothing came for so long.
     """
 
-    def __init__(self, url: str | Path) -> None:
+    def __init__(self, url: str | Path, deadline: float = 300.0) -> None:
         text = as_url(url).rstrip("/") if is_url(url) else str(Path(url).absolute())
         self._scheme = re.split(r"::|://", text)[0] if is_url(url) else "file"
         self._fs, self._root = _filesystem(text)
+        self._is_http, self._deadline = self._scheme in ("http", "https"), deadline
         self.name = masked(text)
         """For people: without passwords."""
 
@@ -64,17 +77,32 @@ class UrlFolder:
 
         Raises:
             FileNotFoundError: there is none.
-            DatasetError: it cannot be read.
+            DatasetError: it cannot be read, or is not small.
         """
-        with self._failing(name):
-            data: bytes = _again(lambda: self._fs.cat_file(self._path(name)))
-            return data
+        # An HTTP server need not tell the size, so that only what comes is limited; others may send all of a file at once.
+        size = _SMALL + 1 if self._is_http else self.size(name)
+        if size is None:
+            raise FileNotFoundError(self.at(name))
+        if self._is_http or size <= _SMALL:
+            data = self.read_range(name, 0, size)
+            if len(data) <= _SMALL:
+                return data
+        raise DatasetError(
+            f"{self.at(name)} has more than {format_size(_SMALL)}, the most that is read at once; see whether the URL is right"
+        )
 
     def read_range(self, name: str, begin: int, end: int) -> bytes:
         """Some bytes of a file, or fewer where it is shorter; raises as `read`."""
-        with self._failing(name):
-            data: bytes = _again(lambda: self._fs.cat_file(self._path(name), start=begin, end=end))
+        path, is_http = self._path(name), self._is_http
+
+        def read(report: Report) -> bytes:
+            if is_http:
+                coming = _received(self._fs, path, begin, end, report)
+                return asyncio.run_coroutine_threadsafe(coming, self._fs.loop).result()
+            data: bytes = self._fs.cat_file(path, start=begin, end=end)
             return data
+
+        return self._in_time(name, read)
 
     def size(self, name: str) -> int | None:
         """Bytes of a file; None where there is none.
@@ -83,10 +111,12 @@ class UrlFolder:
             DatasetError: the store does not say.
         """
         try:
-            with self._failing(name):
-                return int(_again(lambda: self._fs.info(self._path(name)))["size"])
+            size = self._in_time(name, lambda report: self._fs.info(self._path(name)))["size"]
         except FileNotFoundError:
             return None
+        if size is None:
+            raise DatasetError(f"{self.at(name)} has a server that does not report sizes (no Content-Length); use another server")
+        return int(size)
 
     def files(self) -> dict[str, int]:
         """All files, and the bytes of each; none where there is no such folder.
@@ -95,8 +125,8 @@ class UrlFolder:
             DatasetError: the store does not list them.
         """
         found: dict[str, dict[str, Any]] = {}
-        with suppress(FileNotFoundError), self._failing(""):  # of some stores, of a bucket that is not there
-            found = _again(lambda: self._fs.find(self._root, detail=True))
+        with suppress(FileNotFoundError):  # of some stores, of a bucket that is not there
+            found = self._in_time("", lambda report: self._fs.find(self._root, detail=True))
         root = self._root.rstrip("/") + "/"
         return {
             path.removeprefix(root): int(info["size"]) for path, info in found.items() if path.startswith(root) and path != root
@@ -136,6 +166,17 @@ class UrlFolder:
     def at(self, name: str) -> str:
         """A file's URL, for people."""
         return f"{self.name}/{name}" if name else self.name
+
+    def _in_time(self, name: str, read: Callable[[Report], Found]) -> Found:
+        """What a read finds, in a thread that is left behind when the deadline passes; failures as of `_failing`."""
+        found: list[Found] = []
+
+        def work(task: None, report: Report) -> None:
+            found.append(_again(lambda: read(report)))
+
+        with self._failing(name):
+            in_threads(work, [None], threads=1, deadline=self._deadline, name=self.at(name), on_done=lambda count: None)
+        return found[0]
 
     def _path(self, name: str) -> str:
         return f"{self._root.rstrip('/')}/{name}"
@@ -185,6 +226,28 @@ def _filesystem(url: str) -> tuple[Any, str]:
             error if url == masked(url) else None
         )
     return system, str(root)
+
+
+async def _received(system: Any, url: str, begin: int, end: int, report: Report) -> bytes:
+    """Some bytes of a file from an HTTP server, and never more than these, whatever it sends."""
+    options = dict(system.kwargs)
+    options["headers"] = {**options.get("headers", {}), "Range": f"bytes={begin}-{end - 1}", "Accept-Encoding": "identity"}
+    session, data = await system.set_session(), bytearray()
+    async with session.get(system.encode_url(url), **options) as answer:
+        if answer.status == 404:
+            raise FileNotFoundError(url)
+        if answer.status == 416:  # the file ends before these bytes
+            return b""
+        answer.raise_for_status()
+        if begin and answer.status != 206:
+            raise DatasetError(
+                f"{masked(url)} cannot be read from byte {begin} on: its server sends whole files only (no HTTP ranges); "
+                "use a server that supports ranges, such as nginx or an object store"
+            )
+        while piece := await answer.content.read(min(end - begin - len(data), _RECEIVED)):
+            data += piece
+            report(0)
+    return bytes(data)
 
 
 def _again(do: Any) -> Any:

@@ -225,7 +225,7 @@ def test_a_store_that_hangs_is_given_up(far_parts: Path, store: Store, tmp_path:
 
     monkeypatch.setattr(parallel, "_LEAVE_S", 0.01)
     store.change = change
-    with pytest.raises(DeadlineExceededError, match=r"fetch: nothing has come for 0\.2 s"):
+    with pytest.raises(DeadlineExceededError, match=r"nothing has come for 0\.2 s"):
         fetch(far_parts, tmp_path / "here", deadline=0.2)
     go_on.set()
 

@@ -82,7 +82,7 @@ def fetch(
         ['manifest.json', 'part-0001']
     """
     refuse_url(folder, "folder", "give a folder here; `halohop upload` writes to a URL")
-    source, folder = UrlFolder(url), Path(folder).resolve()
+    source, folder = UrlFolder(url, deadline), Path(folder).resolve()
     document, manifest = read_far_manifest(source)
     wanted = wanted_parts(manifest, source.name, partitions=partitions, share=share)
     with _alone(folder, deadline) as sign:

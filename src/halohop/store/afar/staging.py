@@ -107,7 +107,7 @@ def staged(
     if stage.folder is None:
         raise InputError(f"{masked(as_url(url))} is fetched before it is read; say into which folder: stage=FOLDER")
     refuse_url(stage.folder, "stage", "give a folder on a disk of this host")
-    source = UrlFolder(url)
+    source = UrlFolder(url, deadline)
     document, manifest = read_far_manifest(source)
     wanted = wanted_parts(manifest, source.name, partitions=partitions, share=share)
     if partitions is None and share is None and world is not None and world.num_hosts > 1:

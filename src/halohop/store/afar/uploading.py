@@ -60,7 +60,7 @@ def upload(
         ...     halohop.fetch(f"file://{place}/there", f"{place}/here").name
         'here'
     """
-    folder, target = Path(folder), UrlFolder(url)
+    folder, target = Path(folder), UrlFolder(url, deadline)
     files = _files(folder)
     document = read_regular(folder / MANIFEST)
     found = check_target(target, document, overwrite=overwrite)
