@@ -31,8 +31,9 @@ from halohop.files.whole import (
     whole_file,
     whole_folder,
     write_file,
+    written_stream,
 )
-from halohop.store.npy import ArrayFile
+from halohop.store.npy import ArrayFile, write_array
 
 
 def names(folder: Path) -> list[str]:
@@ -475,3 +476,17 @@ def test_json_that_is_none(data: bytes) -> None:
     with pytest.raises(CorruptDatasetError, match=r"^run\.json cannot be read as JSON"):
         decode_json(data, "run.json", dict[str, str])
     assert decode_json(json.dumps({"a": "b"}).encode(), "run.json", dict[str, str]) == {"a": "b"}
+
+
+def test_an_error_names_the_target_and_not_what_is_unfinished(tmp_path: Path, no_more_than: Any) -> None:
+    def fill(file: Path) -> None:
+        with written_stream(file) as stream:
+            stream.write(b"x" * 100_000)
+
+    with whole_folder(tmp_path / "parts", lambda: None, overwrite=False) as partial, no_more_than(20_000):
+        for write in (lambda: fill(partial / "x.npy"), lambda: write_array(partial / "z.npy", torch.zeros(100_000))):
+            with pytest.raises(WriteError, match=rf"cannot write {tmp_path}/parts/[xz]\.npy: File too large"):
+                write()
+    message = rf"cannot write {tmp_path}/y\.npy: File too large"
+    with set_aside([tmp_path / "y.npy"]) as (new,), no_more_than(20_000), pytest.raises(WriteError, match=message):
+        ArrayFile.reserve(new, torch.int64, (100_000,))

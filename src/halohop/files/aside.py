@@ -41,7 +41,17 @@ def writing(path: Path) -> Iterator[None]:
     except HalohopError:  # some of which are OSErrors, too
         raise
     except OSError as error:
-        raise WriteError.of(path, error) from error
+        raise WriteError.of(target_of(path), error) from error
+
+
+def target_of(path: Path) -> Path:
+    """What a path is called when it is finished: without the endings that only an unfinished file or folder has.
+
+    Example:
+        >>> target_of(Path("parts.partial-0123abcd-89efabcd/part-0000/x.npy"))
+        PosixPath('parts/part-0000/x.npy')
+    """
+    return Path(*(UNFINISHED.sub("", part) for part in path.parts))
 
 
 @contextmanager

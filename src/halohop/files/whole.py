@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from halohop.errors import CorruptDatasetError, IncompleteDatasetError, InputError, WriteError
-from halohop.files.aside import move_aside, new_file, new_folder, unfinished, writing
+from halohop.files.aside import move_aside, new_file, new_folder, target_of, unfinished, writing
 from halohop.files.libc import exchange
 from halohop.files.reading import open_regular, read_regular
 
@@ -70,7 +70,7 @@ def written_stream(file: Path, *, name: Path | None = None, mode: str = "wb", sy
         except Exception as error:
             if raw.failure is None:
                 raise
-            raise WriteError.of(name, raw.failure) from error
+            raise WriteError.of(target_of(name), raw.failure) from error
 
 
 def write_file(file: Path, data: bytes) -> None:
