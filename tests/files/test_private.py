@@ -1,6 +1,9 @@
 """Links that wait where a command writes or deletes lead nowhere: each is named, and what it leads to stays."""
 
 import os
+import re
+import shlex
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,9 +14,11 @@ from rich.console import Console
 import halohop
 from halohop.datasets import synthetic
 from halohop.errors import InputError
-from halohop.files import refuse_links
+from halohop.files import UrlFolder, refuse_links
 from halohop.files.private import private_folder
 from halohop.inference import check_results
+from halohop.launch.jobs.host import copying
+from halohop.launch.jobs.host.messages import Copied
 from halohop.launch.processes import local
 from halohop.launch.runs.afar import built_and_sent
 from halohop.launch.runs.afar_results import checkpoint_here, results_here
@@ -26,7 +31,7 @@ from halohop.recipes.train import train as recipe
 from halohop.store.afar.staging import Stage, staged
 from halohop.world import World
 
-REFUSED = r" is a symbolic link to .*, where nothing is written or deleted; remove the link"
+REFUSED = r" is a symbolic link to .*, where nothing is written or deleted; remove it: rm "
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +84,24 @@ def test_a_stage(parts: Path, foreign: Path, tmp_path: Path, name: str) -> None:
     refused(lambda: halohop.open(f"file://{parts}", stage=tmp_path / "stage"), waiting, foreign)
 
 
+def test_the_remedies_work(foreign: Path, tmp_path: Path) -> None:
+    """Also where a name has spaces: the commands of the errors, as a shell runs them, and then the same call."""
+    stage = tmp_path / "of all; users"
+    stage.mkdir()
+    stage.chmod(0o777)  # as a volume of Kubernetes is
+    with pytest.raises(InputError, match="has mode 777") as found:
+        private_folder(stage)
+    private_folder(Path(shlex.split(str(found.value))[-3].rstrip(",")) / "below")
+    subprocess.run(str(re.search("run (chmod .*?) if it is yours", str(found.value))[1]), shell=True, check=True)
+    private_folder(stage)
+    link(stage / "a link", foreign)
+    with pytest.raises(InputError) as found:
+        refuse_links(stage)
+    subprocess.run(str(found.value).rpartition("remove it: ")[2], shell=True, check=True)
+    refuse_links(stage)
+    assert (foreign / "thesis").exists()
+
+
 @pytest.mark.parametrize("where", ["", "builds", "digest"])
 def test_a_stage_that_others_may_write(parts: Path, tmp_path: Path, where: str) -> None:
     with staged(f"file://{parts}", Stage.of(tmp_path)) as found:
@@ -103,7 +126,7 @@ def test_a_stage_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (tmp_path / "stage").stat().st_mode & 0o777 == 0o700
     owner = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    with pytest.raises(InputError, match=rf"belongs to user {owner} and has mode 700: others may write there; .* or name a new"):
+    with pytest.raises(InputError, match=rf"belongs to user {owner} and has mode 700: others may write there; .* or give a new"):
         private_folder(tmp_path / "stage", "results")
 
 
@@ -113,11 +136,28 @@ def test_runs_and_results_at_urls(foreign: Path, tmp_path: Path) -> None:
         folder.rmdir()
     waiting = link(folder, foreign)
     refused(lambda: results_here("memory://links/found", stage, overwrite=True, rank=0).__enter__(), waiting, foreign)
-    halohop.files.UrlFolder("memory://links/run").send(foreign / "model.pt", "model.pt")
+    UrlFolder("memory://links/run").send(foreign / "model.pt", "model.pt")
     own = Path(checkpoint_here("memory://links/run", stage))
     (own / "model.pt").unlink()
     waiting = link(own / "model.pt", foreign / "model.pt")
     refused(lambda: checkpoint_here("memory://links/run", stage), waiting, foreign)
+
+
+@pytest.mark.parametrize("name", ["part-0000", "part-0000/file", "part-0001/nodes/node"])
+def test_a_folder_that_a_url_names(foreign: Path, tmp_path: Path, name: str) -> None:
+    waiting = link(tmp_path / "there" / name, foreign / "thesis" if name.endswith("file") else foreign)
+    target = UrlFolder(f"file://{tmp_path}/there")
+    refused(lambda: target.send(foreign / "model.pt", name if name.endswith("file") else f"{name}/thesis"), waiting, foreign)
+    link(tmp_path / "own", tmp_path / "there")
+    UrlFolder(f"file://{tmp_path}/own").send(foreign / "model.pt", "sent/model.pt")  # the folder itself may be a link
+    assert (tmp_path / "there/sent/model.pt").exists()
+
+
+@pytest.mark.parametrize("name", ["part-0000", "part-0000/nodes/x.npy", "manifest.json"])
+def test_a_folder_that_is_copied_to_a_host(foreign: Path, tmp_path: Path, name: str) -> None:
+    waiting = link(tmp_path / "cache" / name, foreign if name == "part-0000" else foreign / "thesis")
+    copied = Copied(folder=str(tmp_path / "cache"), manifest=b"{}", files={}, small={"part-0000/nodes/x.npy": b"new"})
+    refused(lambda: copying.write(copied, (), lambda: None), waiting, foreign)
 
 
 @pytest.mark.parametrize("name", ["checkpoint", "checkpoint/model.pt", "tables", "resume.pt", "metrics.jsonl"])

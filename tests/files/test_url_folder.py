@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
 
 import halohop
 from halohop.datasets import synthetic
 from halohop.errors import DatasetError, DeadlineExceededError, IncompleteDatasetError
 from halohop.files import UrlFolder, parallel, url_folder
+from halohop.launch.runs.afar_results import checkpoint_here
 from halohop.store.afar import chunks
 from halohop.store.afar.staging import Stage, staged
 from halohop.store.afar.uploading import upload
@@ -213,6 +215,51 @@ def test_a_server_that_does_not_report_sizes(server: Server) -> None:
     server.answer = lambda request: request.send(200, b"", Transfer_Encoding="chunked")
     with pytest.raises(DatasetError, match=r"file has a server that does not report sizes"):
         UrlFolder(server.url).size("file")
+
+
+@pytest.mark.parametrize("status", [500, 403])
+def test_a_server_that_fails_is_not_taken_for_one_without_the_file(server: Server, status: int) -> None:
+    server.answer = lambda request: request.send(status, b"")
+    with pytest.raises(DatasetError, match=rf"/resume\.pt cannot be read \(ClientResponseError: {status}"):
+        UrlFolder(server.url).size("resume.pt")
+    server.answer = lambda request: request.send(404, b"")
+    assert UrlFolder(server.url).size("resume.pt") is None
+
+
+def test_a_server_that_is_down_is_not_taken_for_one_without_the_file(server: Server) -> None:
+    def reset(request: Request) -> None:
+        request.connection.close()
+
+    server.answer = reset
+    with pytest.raises(DatasetError, match=r"/resume\.pt cannot be read"):
+        UrlFolder(server.url).size("resume.pt")
+
+
+@pytest.mark.parametrize("name", ["../thesis.npy", "/etc/thesis.npy", "tables/../../thesis.npy", "a\0b"])
+def test_a_listing_with_names_outside_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Keys of object stores may be of any form; here they become names of files."""
+    found = {f"/bucket/run/{key}": {"size": 1} for key in ("model.pt", "a..b/..c", name)}
+    monkeypatch.setattr(MemoryFileSystem, "find", lambda *given, **options: found)
+    with pytest.raises(DatasetError, match=r"memory://bucket/run has a file .*, whose name leads out of the folder; remove it"):
+        UrlFolder("memory://bucket/run").files()
+    UrlFolder("memory://bucket/run").send(Path(__file__), "model.pt")
+    with pytest.raises(DatasetError, match="leads out of the folder"):
+        checkpoint_here("memory://bucket/run", Stage.of(tmp_path))
+    del found[f"/bucket/run/{name}"]
+    assert UrlFolder("memory://bucket/run").files() == {"model.pt": 1, "a..b/..c": 1}
+
+
+def test_a_store_that_takes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is sent has a second more for each MiB; it, and a removal, end by the deadline."""
+    go_on = threading.Event()
+    for name in ("put_file", "rm_file"):
+        monkeypatch.setattr(MemoryFileSystem, name, lambda *given, **options: go_on.wait(60))
+    (tmp_path / "file").write_bytes(b"x" * (1 << 18))
+    with pytest.raises(DeadlineExceededError, match=r"memory://bucket/file: nothing has come for 0\.35 s"):
+        UrlFolder("memory://bucket", 0.1).send(tmp_path / "file", "file")
+    with pytest.raises(DeadlineExceededError, match=r"memory://bucket/file: nothing has come for 0\.1 s"):
+        UrlFolder("memory://bucket", 0.1).remove("file")
+    go_on.set()
 
 
 def test_a_store_of_another_kind_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Folders that other users may share: what they could put there so that this process writes or deletes elsewhere is refused."""
 
 import os
+import shlex
 import stat
 from fnmatch import fnmatchcase
 from itertools import accumulate
@@ -25,7 +26,7 @@ def refuse_links(*paths: Path, but: str = "") -> None:
         >>> Path("run").symlink_to("elsewhere")
         >>> refuse_links(Path("run"))
         Traceback (most recent call last):
-        halohop.errors.InputError: run is a symbolic link to elsewhere, where nothing is written or deleted; remove the link
+        halohop.errors.InputError: run is a symbolic link to elsewhere, where nothing is written or deleted; remove it: rm run
     """
     for path in paths:
         refuse_link(path)
@@ -33,6 +34,12 @@ def refuse_links(*paths: Path, but: str = "") -> None:
             for name in (*folders, *files):
                 if not fnmatchcase(name, but):
                     refuse_link(Path(folder, name))
+
+
+def refuse_links_to(folder: Path, name: str | Path) -> None:
+    """Refuses symbolic links on the way from a folder to a name in it; raises as `refuse_links`."""
+    for path in [*accumulate(Path(name).parts, Path.joinpath, initial=folder)][1:]:
+        refuse_link(path)
 
 
 def private_folder(top: Path, *below: str) -> Path:
@@ -54,7 +61,8 @@ def private_folder(top: Path, *below: str) -> Path:
         if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise InputError(
                 f"{path} belongs to user {found.st_uid} and has mode {stat.S_IMODE(found.st_mode):o}: others may write there; "
-                f"run chmod go-w {path} if it is yours, or name a new folder below it"
+                f"run chmod go-w {shlex.quote(str(path))} if it is yours, or give a new folder as the stage: "
+                f"{shlex.quote(str(top / 'NAME'))}, or elsewhere"
             )
     return path
 
@@ -62,4 +70,7 @@ def private_folder(top: Path, *below: str) -> Path:
 def refuse_link(path: Path) -> None:
     """Refuses a symbolic link, and does not look below a folder; raises as `refuse_links`."""
     if path.is_symlink():
-        raise InputError(f"{path} is a symbolic link to {path.readlink()}, where nothing is written or deleted; remove the link")
+        raise InputError(
+            f"{path} is a symbolic link to {path.readlink()}, where nothing is written or deleted; "
+            f"remove it: rm {shlex.quote(str(path))}"
+        )

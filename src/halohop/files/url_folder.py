@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from halohop.errors import DatasetError, HalohopError, InputError, WriteError
 from halohop.files.parallel import Report, in_threads
+from halohop.files.private import refuse_links_to
 from halohop.files.urls import as_url, is_url, masked
 from halohop.files.whole import whole_file
 from halohop.memory import format_size
@@ -36,7 +37,9 @@ _WHOLE_AT_ONCE = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oci", "oss",
 _SMALL = 256 << 20
 """Bytes of the largest file that is read at once."""
 _RECEIVED = 1 << 20
-"""Bytes of an HTTP server's answer that are taken at a time."""
+"""Bytes that are taken at a time, of an HTTP server's answer or a file here."""
+_SLOWEST = 1 << 20
+"""Bytes a second of the slowest store that is waited for."""
 
 _TRIES, _PAUSE_S = 3, 0.2
 _REFUSED = (
@@ -57,11 +60,11 @@ class UrlFolder:
 
     Args:
         url: of the folder, or its path.
-        deadline: seconds without an answer, or over HTTP without a byte, before a read is given up.
+        deadline: seconds without an answer, or over HTTP without a byte, before a read or a write is given up.
 
     Raises:
         InputError: an unknown scheme, or its package is not installed.
-        DeadlineExceededError: raised by everything that reads, when nothing came for so long.
+        DeadlineExceededError: raised by everything that reads or writes, when nothing came for so long.
     """
 
     def __init__(self, url: str | Path, deadline: float = 300.0) -> None:
@@ -110,8 +113,18 @@ class UrlFolder:
         Raises:
             DatasetError: the store does not say.
         """
+
+        def info(report: Report) -> dict[str, Any]:
+            try:
+                found: dict[str, Any] = self._fs.info(self._path(name))
+                return found
+            except FileNotFoundError as error:  # which fsspec raises for every failure over HTTP
+                if self._is_http and error.__cause__ is not None and getattr(error.__cause__, "status", None) not in (404, 410):
+                    raise error.__cause__ from None
+                raise
+
         try:
-            size = self._in_time(name, lambda report: self._fs.info(self._path(name)))["size"]
+            size = self._in_time(name, info)["size"]
         except FileNotFoundError:
             return None
         if size is None:
@@ -122,37 +135,50 @@ class UrlFolder:
         """All files, and the bytes of each; none where there is no such folder.
 
         Raises:
-            DatasetError: the store does not list them.
+            DatasetError: the store does not list them, or a name leads out of the folder.
         """
         found: dict[str, dict[str, Any]] = {}
         with suppress(FileNotFoundError):  # of some stores, of a bucket that is not there
             found = self._in_time("", lambda report: self._fs.find(self._root, detail=True))
         root = self._root.rstrip("/") + "/"
-        return {
+        sizes = {
             path.removeprefix(root): int(info["size"]) for path, info in found.items() if path.startswith(root) and path != root
         }
+        for name in sizes:
+            if name.startswith("/") or ".." in name.split("/") or "\0" in name:
+                raise DatasetError(f"{self.name} has a file {name!r}, whose name leads out of the folder; remove it there")
+        return sizes
 
     def send(self, file: Path, name: str) -> None:
         """Writes what a file here holds; readers see all of it, or what was there before.
 
+        The deadline counts for all of the file, and grows by a second for each MiB of it.
+
         Raises:
             WriteError: it cannot be written.
+            InputError: it is in a folder here, and a symbolic link is on the way.
         """
-        with self._failing(name, writes=True):
-            target = self._path(name)
+        target = self._path(name)
+
+        def send(report: Report) -> None:
             if self._scheme in ("file", "local"):
                 place = Path(target)
+                refuse_links_to(Path(self._root), name)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 with whole_file(place) as stream, file.open("rb") as source:
-                    while data := source.read(1 << 20):
+                    while data := source.read(_RECEIVED):
                         stream.write(data)
+                        report(0)
             elif self._scheme in _WHOLE_AT_ONCE:
-                _again(lambda: self._fs.put_file(str(file), target))
+                self._fs.put_file(str(file), target)
             else:
                 self._fs.makedirs(target.rpartition("/")[0], exist_ok=True)
-                _again(lambda: self._fs.put_file(str(file), f"{target}.partial"))
+                self._fs.put_file(str(file), f"{target}.partial")
+                report(0)  # one that took too long stops here
                 self._fs.mv(f"{target}.partial", target)
             self._fs.invalidate_cache()
+
+        self._in_time(name, send, writes=True, deadline=self._deadline + file.stat().st_size / _SLOWEST)
 
     def remove(self, name: str) -> None:
         """Removes a file, if it is there.
@@ -160,22 +186,27 @@ class UrlFolder:
         Raises:
             WriteError: it may not be removed.
         """
-        with self._failing(name, writes=True), suppress(FileNotFoundError):
-            self._fs.rm_file(self._path(name))
+
+        def remove(report: Report) -> None:
+            with suppress(FileNotFoundError):
+                self._fs.rm_file(self._path(name))
+
+        self._in_time(name, remove, writes=True)
 
     def at(self, name: str) -> str:
         """A file's URL, for people."""
         return f"{self.name}/{name}" if name else self.name
 
-    def _in_time(self, name: str, read: Callable[[Report], Found]) -> Found:
-        """What a read finds, in a thread that is left behind when the deadline passes; failures as of `_failing`."""
+    def _in_time(self, name: str, do: Callable[[Report], Found], *, writes: bool = False, deadline: float | None = None) -> Found:
+        """What a read or a write returns, in a thread that is left behind when the deadline passes; failures as of `_failing`."""
         found: list[Found] = []
 
         def work(task: None, report: Report) -> None:
-            found.append(_again(lambda: read(report)))
+            found.append(_again(lambda: do(report)))
 
-        with self._failing(name):
-            in_threads(work, [None], threads=1, deadline=self._deadline, name=self.at(name), on_done=lambda count: None)
+        limit = self._deadline if deadline is None else deadline
+        with self._failing(name, writes=writes):
+            in_threads(work, [None], threads=1, deadline=limit, name=self.at(name), on_done=lambda count: None)
         return found[0]
 
     def _path(self, name: str) -> str:
@@ -256,7 +287,7 @@ def _again(do: Any) -> Any:
     for attempt in range(_TRIES - 1):
         try:
             return do()
-        except (FileNotFoundError, PermissionError, NotImplementedError):
+        except (FileNotFoundError, PermissionError, NotImplementedError, HalohopError):
             raise
         except OSError:
             pause.wait(_PAUSE_S * 2**attempt)

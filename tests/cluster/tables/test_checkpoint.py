@@ -289,3 +289,19 @@ def test_export_follows_the_users_ids(divide: Divide, tmp_path: Path) -> None:
     assert np.load(tmp_path / "edges.npy", allow_pickle=False).tolist() == read(graph)["edges"]
     with pytest.raises(InputError, match="the ids of table 'nodes/é' are not 0 to 59"):
         graph.tables.export("nodes/é", tmp_path / "nodes.npy")
+
+
+@pytest.mark.parametrize("name", ["step-1-00000000", "step-1-00000000/halohop.tables"])
+def test_a_link_in_the_folder_is_not_followed(divide: Divide, tmp_path: Path, name: str) -> None:
+    """What it leads to looks like an older checkpoint, which a save would remove."""
+    graph = divide(2)
+    make(graph)
+    graph.tables.save(tmp_path / "foreign", step=1)
+    (foreign,) = (tmp_path / "foreign").iterdir()
+    before = sorted(foreign.rglob("*"))
+    waiting = tmp_path / "run" / name
+    waiting.parent.mkdir(parents=True)
+    waiting.symlink_to(foreign)
+    with pytest.raises(InputError, match=f"{waiting} is a symbolic link to {foreign}"):
+        graph.tables.save(tmp_path / "run", step=2)
+    assert sorted(foreign.rglob("*")) == before

@@ -20,6 +20,7 @@ from halohop.cluster.tables.names import TableNames
 from halohop.cluster.tables.owners import TableOwners
 from halohop.errors import ClusterError, DatasetError, HalohopError, InputError, VersionMismatchError
 from halohop.files.aside import remove, writing
+from halohop.files.private import refuse_links
 from halohop.files.reading import decode_json
 from halohop.files.whole import read_sealed, sealed_file
 from halohop.tables.checkpoints import CHECKPOINT
@@ -218,7 +219,9 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
     Raises:
         ClusterError: another one does.
+        InputError: a symbolic link is below the folder.
     """
+    refuse_links(folder.resolve())
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -10,6 +10,7 @@ from pathlib import Path
 from halohop.cores import usable_cores
 from halohop.errors import CorruptDatasetError, ProtocolError
 from halohop.files import whole_file, write_file, writing
+from halohop.files.private import refuse_links_to
 from halohop.files.reading import resolve_below
 from halohop.launch.jobs.host.channel import PIECE
 from halohop.launch.jobs.host.messages import Copied, Piece
@@ -34,12 +35,15 @@ def write(copied: Copied, missing: tuple[str, ...], take: Callable[[], Piece]) -
         take: returns the next piece.
 
     Raises:
+        InputError: a symbolic link is where a file goes, or on the way there.
         WriteError: the disk is full, or the folder not ours.
         CorruptDatasetError: the files at the source are not what their manifest says.
         ProtocolError: the pieces are of other files.
     """
     folder = Path(copied.folder)
     manifest = folder / MANIFEST
+    for path in (MANIFEST, *missing, *copied.executable, *copied.small):
+        refuse_links_to(folder, path)
     if copied.manifest is not None and (missing or _content(manifest) != copied.manifest):
         with writing(manifest):
             manifest.unlink(missing_ok=True)  # until all is there, the folder is no data set
