@@ -417,6 +417,16 @@ def test_missing_manifest_folder_and_leftover(copied: Path, tmp_path: Path) -> N
         disk.read_manifest(tmp_path / "parts")
 
 
+def test_a_leftover_is_named_when_the_data_set_is_opened(copied: Path, caplog: pytest.LogCaptureFixture) -> None:
+    left = copied.with_name(f"{copied.name}.partial-00000001-00000002-00000003")
+    left.write_bytes(bytes(3 << 20))
+    disk.read_manifest(copied)
+    disk.read_manifest(copied)
+    (message,) = caplog.messages
+    assert message.startswith(f"{left} takes 3 MiB: ")
+    assert message.endswith(f"remove it: rm -r {left}")
+
+
 @pytest.mark.parametrize(("version", "remedy"), [(b"99", "upgrade"), (b"0", "partition")])
 def test_another_version_names_both_and_the_remedy(copied: Path, version: bytes, remedy: str) -> None:
     seal(copied, b'"version": 2', b'"version": ' + version)

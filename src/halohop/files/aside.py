@@ -1,18 +1,21 @@
-"""What is unfinished lies beside its name, locked by its writer, as ``NAME.partial-BOOT-RANDOM``.
+"""What is unfinished lies beside its name, locked by its writer, as ``NAME.partial-HOST-BOOT-RANDOM``.
 
 A kill leaves it there, unlocked, and the next writer of that name removes it. BOOT names the running system, since a lock is
-known to that system alone: what another host on a shared disk writes, or left, is not touched. Where two names cannot be
-exchanged in one step, what was there before is ``NAME.replaced-BOOT-RANDOM`` for a moment; a kill in that moment is undone by
-the next writer.
+known to that system alone; what this HOST left before it was started again is removed, too. What another host on a shared disk
+writes, or left, is not touched, but named. Where two names cannot be exchanged in one step, what was there before is
+``NAME.replaced-HOST-BOOT-RANDOM`` for a moment; a kill in that moment is undone by the next writer.
 """
 
 import fcntl
 import hashlib
+import logging
 import os
 import platform
 import re
 import secrets
+import shlex
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
@@ -20,11 +23,14 @@ from pathlib import Path
 
 from halohop.errors import HalohopError, WriteError
 from halohop.files.urls import refuse_url
+from halohop.memory import format_size
 
-UNFINISHED = re.compile(r"\.partial-([0-9a-f]{8}-)?[0-9a-f]{8}$")
+UNFINISHED = re.compile(r"\.partial-([0-9a-f]{8}-){0,2}[0-9a-f]{8}$")
 """The end of the name of something unfinished."""
 
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_LEFT = re.compile(r"(.+)\.(partial|replaced)-(?:(?:([0-9a-f]{8})-)?([0-9a-f]{8})-)?[0-9a-f]{8}")
+_BOOT_ID, _MACHINE_ID = Path("/proc/sys/kernel/random/boot_id"), Path("/etc/machine-id")
+_LOG = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -137,27 +143,103 @@ def boot() -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
+@cache
+def host() -> str:
+    """Of this host, also after it was started again; a container counts as a host by its name."""
+    machine = _MACHINE_ID.read_text() if _MACHINE_ID.exists() else ""
+    return hashlib.sha256(f"{machine}{platform.node()}".encode()).hexdigest()[:8]
+
+
 def clear_abandoned(name: Path) -> None:
-    """Removes what killed writers left beside a name; what one of them had moved away from the name comes back."""
-    left = re.compile(rf"{re.escape(name.name)}\.(partial|replaced)-{boot()}-[0-9a-f]{{8}}")
-    for path in [path for path in name.parent.iterdir() if left.fullmatch(path.name)]:
+    """Removes what killed writers of this host left beside a name, and names what others left; what one of them had moved away
+    from the name comes back."""
+    for path in _left_beside(name):
         with _abandoned(path) as free:
-            if free and ".replaced-" in path.name and not name.exists():
+            ours = bool(free) and _is_ours(path)
+            if ours and ".replaced-" in path.name and not name.exists():
                 path.rename(name)
-            elif free:
+            elif ours:
                 remove(path)
+        if not ours:
+            _mention(path)
+
+
+def mention_leftovers(name: Path) -> None:
+    """Logs a warning about each of the `leftovers` beside a name, once in a process."""
+    with suppress(OSError):  # a folder that this user may not list
+        for path in _left_beside(name):
+            _mention(path)
+
+
+def leftovers(folder: Path) -> dict[Path, int]:
+    """Unfinished files and folders beside a folder and in it, and the bytes of each, without those that a process has locked."""
+    found: list[Path] = []
+    with suppress(OSError):  # the folder around it may not be listed
+        found += _left_beside(folder)
+    for place, folders, files in os.walk(folder):
+        found += [Path(place, name) for name in (*folders, *files) if _LEFT.fullmatch(name)]
+        folders[:] = [name for name in folders if not _LEFT.fullmatch(name)]
+    return {path: _measure(path)[0] for path in sorted(found) if not _is_in_use(path)}
+
+
+def removal(path: Path) -> str:
+    """The command that removes a file or a folder."""
+    return f"rm -r {shlex.quote(str(path))}"
+
+
+def _left_beside(name: Path) -> list[Path]:
+    return [path for path in name.parent.iterdir() if (left := _LEFT.fullmatch(path.name)) and left[1] == name.name]
+
+
+@cache
+def _mention(path: Path) -> None:
+    only_copy = ".replaced-" in path.name and not path.with_name(_LEFT.sub(r"\1", path.name)).exists()
+    if not only_copy and not _is_in_use(path):
+        _LOG.warning(
+            "%s takes %s: a writer that was stopped left it there. If no process of another host writes it, remove it: %s",
+            path,
+            format_size(_measure(path)[0]),
+            removal(path),
+        )
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether this system, or this host before it was started again, wrote something; no other system with its name did."""
+    left = _LEFT.fullmatch(path.name)
+    if left is None or left[3] is None:  # of an older halohop, which did not say of which host
+        return False
+    if left[4] == boot():
+        return True
+    return left[3] == host() and _measure(path)[1] < time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def _measure(path: Path) -> tuple[int, float]:
+    """The bytes of a file or of all files of a folder, and when something of it was changed last."""
+    paths = [path, *(Path(place, name) for place, folders, files in os.walk(path) for name in (*folders, *files))]
+    found = []
+    for each in paths:
+        with suppress(FileNotFoundError):  # removed meanwhile
+            found.append(each.lstat())
+    return sum(one.st_size for one in found), max((one.st_ctime for one in found), default=0.0)
+
+
+def _is_in_use(path: Path) -> bool:
+    with _abandoned(path) as free:
+        return free is False
 
 
 @contextmanager
-def _abandoned(path: Path) -> Iterator[bool]:
-    """Whether no living process writes there; none begins to while the block lasts."""
+def _abandoned(path: Path) -> Iterator[bool | None]:
+    """Whether no living process writes there, and none begins to while the block lasts; None where it cannot be known."""
     with ExitStack() as stack:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             stack.callback(os.close, descriptor)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # locked, gone meanwhile, not ours, or on a file system without locks
+        except (BlockingIOError, FileNotFoundError):  # locked, or gone meanwhile
             yield False
+        except OSError:  # not ours, or on a file system without locks
+            yield None
         else:
             yield path.exists()
 
@@ -182,4 +264,4 @@ def _opened_folder(path: Path) -> int:
 
 
 def _beside(name: Path, why: str) -> Path:
-    return name.with_name(f"{name.name}.{why}-{boot()}-{secrets.token_hex(4)}")
+    return name.with_name(f"{name.name}.{why}-{host()}-{boot()}-{secrets.token_hex(4)}")

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from halohop.errors import CorruptDatasetError, DatasetError, IncompleteDatasetError, InputError
-from halohop.files.aside import UNFINISHED
+from halohop.files.aside import UNFINISHED, mention_leftovers
 from halohop.files.reading import read_regular
 from halohop.files.urls import refuse_url
 from halohop.ops import SparseRows
@@ -73,6 +73,7 @@ def read_manifest(path: str | Path) -> Manifest:
     folder = Path(path).resolve()
     if UNFINISHED.search(folder.name):
         raise IncompleteDatasetError(f"{folder} was not written to its end; delete it, and run the partitioning again")
+    mention_leftovers(folder)
     try:
         return decode(read_regular(folder / MANIFEST), str(folder / MANIFEST))
     except FileNotFoundError:

@@ -106,6 +106,18 @@ def test_verify_finds_a_flipped_bit_and_names_the_file(tiny_parts: Path, tmp_pat
         summarize(copy, verify=True)
 
 
+def test_leftovers_are_listed_with_the_command_that_removes_them(tiny_parts: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_parts, tmp_path / "parts")
+    assert summarize(tmp_path / "parts")["leftovers"] == {}
+    left = tmp_path / "parts.partial-00000001-00000002-00000003"
+    left.write_bytes(bytes(3_000_000))
+    build = tmp_path / "parts.build.partial-00000001-00000002-00000003"
+    build.write_bytes(bytes(5))
+    assert summarize(tmp_path / "parts")["leftovers"] == {str(left): 3_000_000, str(build): 5}
+    text = text_of(tmp_path / "parts", width=300)
+    assert f"{left} takes 3 MB: left by a writer that was stopped; if none writes it, rm -r {left}" in text
+
+
 def test_progress_is_told_to_the_end(tiny_parts: Path) -> None:
     told: list[tuple[str, int, int]] = []
     summarize(tiny_parts, verify=True, progress=lambda *news: told.append(news))

@@ -85,7 +85,7 @@ def test_a_worker_that_comes_late_removes_what_one_that_was_killed_at_its_end_le
         patch.setattr(aside, "remove", lambda path: None)  # killed before the folder of the build is removed
         report = build(SEED, tmp_path / "out", worker=True)
     assert len(list(tmp_path.glob("out.build.partial-*"))) == 1
-    (tmp_path / f"out.build.partial-{aside.boot()}-{0:08x}").touch()
+    (tmp_path / f"out.build.partial-{aside.host()}-{aside.boot()}-{0:08x}").touch()
     for other in ("out.build.partial-00000000-00000000", "out.buildings", "in.build.partial-00000000"):  # not ours
         (tmp_path / other).touch()
     assert build(SEED, tmp_path / "out", worker=True) == report

@@ -8,6 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from halohop.files.aside import leftovers, removal
+from halohop.partitioning.building.dataset import work_folder
 from halohop.partitioning.building.report import Report
 from halohop.store.disk import held_parts, map_part, read_manifest, verify_parts
 from halohop.store.manifest import Manifest
@@ -35,6 +37,7 @@ def summarize(
         DatasetError: no such data set, incomplete, of another version, or damaged; names the file.
     """
     path = Path(path)
+    folder = path.resolve()
     manifest = read_manifest(path)
     here = held_parts(path, manifest)
     splits: dict[str, dict[str, int]] = {name: dict.fromkeys(manifest.schema.splits(name), 0) for name in manifest.schema.nodes}
@@ -71,6 +74,7 @@ def summarize(
             for relation, spec in manifest.schema.edges.items()
         },
         **_quality(manifest),
+        "leftovers": {str(left): size for left, size in (leftovers(folder) | leftovers(work_folder(folder))).items()},
     }
 
 
@@ -147,6 +151,9 @@ def _render(summary: Summary) -> Iterator[RenderableType]:
         )
     if "needs" in summary:
         yield _needs(summary["needs"])
+    for path, size in summary["leftovers"].items():
+        text = f"{path} takes {readable_bytes(size)}: left by a writer that was stopped; if none writes it, {removal(Path(path))}"
+        yield Text(text, style="yellow")
     if summary["verified"]:
         yield Text(f"all files of {len(summary['parts_here'])} partitions match their checksums", style="green")
 
