@@ -6,7 +6,6 @@ from importlib.metadata import version
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from halohop import __version__
 from halohop.files.urls import is_url, masked
@@ -27,6 +26,7 @@ from halohop.launch.options import memory as memory_options
 from halohop.launch.options import stage as stage_options
 from halohop.launch.options import vectors as vector_options
 from halohop.launch.terminal import logs
+from halohop.launch.terminal.console import Console, echo
 from halohop.launch.terminal.group import Command, Commands, is_alone
 from halohop.recipes.config import InferConfig, TrainConfig
 
@@ -267,7 +267,7 @@ def infer(
             start=start,
         )
     for file in files if not as_json else ():
-        typer.echo(f"{masked(out)}/{file.name}" if is_url(out) else file)
+        echo(f"{masked(out)}/{file.name}" if is_url(out) else file)
 
 
 for command in (serve_command.serve, tools.health, tools.top, tools.bench, tools.demo):

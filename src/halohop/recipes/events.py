@@ -1,6 +1,7 @@
 """What a run tells of itself: events, a line of JSON each in ``metrics.jsonl``."""
 
 import fcntl
+import json
 import logging
 import os
 from collections.abc import Callable
@@ -21,8 +22,8 @@ _LOG = logging.getLogger(__name__)
 
 
 def print_event(event: Event) -> None:
-    """Prints an event as one line of JSON, at once."""
-    print(msgspec.json.encode(event).decode(), flush=True)
+    """Prints an event as one line of JSON in ASCII, at once."""
+    print(json.dumps(msgspec.json.decode(msgspec.json.encode(event)), separators=(",", ":")), flush=True)
 
 
 class EventLog:

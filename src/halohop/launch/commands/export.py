@@ -7,6 +7,7 @@ import typer
 
 from halohop.launch.options import shared
 from halohop.launch.terminal import logs
+from halohop.launch.terminal.console import echo
 
 
 def export(
@@ -25,4 +26,4 @@ def export(
 
     with stages(logs.people()) as progress:
         file = write_dgl(parts, out, name=name, progress=progress)
-    typer.echo(f"{file} is what DGL reads: dgl.distributed.load_partition, DistGraph")
+    echo(f"{file} is what DGL reads: dgl.distributed.load_partition, DistGraph")

@@ -7,6 +7,7 @@ import typer
 
 from halohop.launch.options import shared
 from halohop.launch.terminal import logs
+from halohop.launch.terminal.console import echo
 
 FarFolder = Annotated[
     str, typer.Argument(metavar="URL", help="Where the data set is: s3://bucket/parts, gs://..., file:///..., or a folder.")
@@ -52,4 +53,4 @@ def fetch(
             progress=progress,
         )
     held = held_parts(here, read_manifest(here))
-    typer.echo(f"{folder} has the partitions {', '.join(map(str, held))}")
+    echo(f"{folder} has the partitions {', '.join(map(str, held))}")

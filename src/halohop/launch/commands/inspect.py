@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from halohop.launch.options import parsing, shared
 from halohop.launch.terminal import logs
+from halohop.launch.terminal.console import Console
 from halohop.recipes.config import TrainConfig
 
 _TRAIN = parsing.defaults(TrainConfig)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich.console import Console
 
 from halohop.errors import InputError
 from halohop.launch.commands.dgl_options import dgl_options
@@ -19,6 +18,7 @@ from halohop.launch.jobs.lock import alone_in
 from halohop.launch.options import dgl, launching, spec
 from halohop.launch.options.parsing import pairs
 from halohop.launch.terminal import logs
+from halohop.launch.terminal.console import Console
 from halohop.launch.terminal.group import is_alone
 from halohop.world import World
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from halohop.errors import InputError
 from halohop.files import is_url, masked
@@ -14,6 +13,7 @@ from halohop.launch.commands.replicate import copies_of
 from halohop.launch.options import choices, shared
 from halohop.launch.options import stage as stage_options
 from halohop.launch.terminal import logs
+from halohop.launch.terminal.console import Console, echo
 from halohop.partitioning.assigners.defaults import TOLERANCE
 
 if TYPE_CHECKING:
@@ -161,4 +161,4 @@ def _to_url(given: Mapping[str, Any]) -> None:
     built_and_sent(
         given["out"], Stage.of(given["stage"]), asked, build, overwrite=given["overwrite"], console=logs.people(soft_wrap=True)
     )
-    typer.echo(f"the partitions are at {masked(given['out'])}")
+    echo(f"the partitions are at {masked(given['out'])}")

@@ -10,6 +10,7 @@ import typer
 from halohop.errors import InputError
 from halohop.launch.options import choices, shared
 from halohop.launch.options.parsing import check_numbers, check_size, numbers
+from halohop.launch.terminal.console import echo
 
 if TYPE_CHECKING:
     from halohop import Frequency
@@ -100,7 +101,7 @@ class Copies:
             lists=self.replica_lists,
         )
         for report in add_replicas(parts, replicas):
-            typer.echo(
+            echo(
                 f"partition {report.part}: {report.rows:,} copies, {format_size(report.bytes)}; remote rows of a batch: "
                 f"{report.remote_rows:,.0f}, with the copies {report.remote_rows_left:,.0f}"
             )
@@ -146,6 +147,6 @@ def replicate(
         from halohop import add_replicas
 
         add_replicas(parts, None)
-        typer.echo(f"{parts} has no copies")
+        echo(f"{parts} has no copies")
         return
     copies.make(parts)

@@ -7,11 +7,10 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from rich.console import Console
-
 import halohop
 from halohop.errors import InputError
 from halohop.launch.options.parsing import cache_bytes
+from halohop.launch.terminal.console import Console
 from halohop.net.finders import Finder
 from halohop.net.service import Keeping
 from halohop.store.disk import read_manifest
@@ -72,18 +71,18 @@ def serve(
                 verify=verify,
             )
         )
-        console.print(f"serving partitions {', '.join(map(str, server.parts))} of {parts} at {server.address}", highlight=False)
+        console.print(f"serving partitions {', '.join(map(str, server.parts))} of {parts} at {server.address}")
         if metrics is not None:
             endpoint = stack.enter_context(halohop.metrics(server, listen=metrics))
-            console.print(f"metrics at http://{endpoint.address}/metrics", highlight=False)
+            console.print(f"metrics at http://{endpoint.address}/metrics")
         try:
             with _terminable(grace):
                 server.wait()
-            console.print(f"all {clients} clients have left or are lost", highlight=False)
+            console.print(f"all {clients} clients have left or are lost")
         except _TerminatedError:
             gone = server.drain(grace)
             left = "all clients have left" if gone else f"after {grace:g} s, clients are still there"
-            console.print(f"terminated: {left}", highlight=False)
+            console.print(f"terminated: {left}")
 
 
 class _TerminatedError(Exception):

@@ -6,6 +6,7 @@ import typer
 
 from halohop.errors import InputError
 from halohop.launch.options import shared
+from halohop.launch.terminal.console import echo
 
 
 def sum_weights(
@@ -29,8 +30,8 @@ def sum_weights(
 
     for relation, counts in add_weight_sums(parts, None if remove else weights).items():
         for column, weightless in counts.items():
-            typer.echo(
+            echo(
                 f"{relation_text(relation)}: sums of {column!r}; {weightless:,} nodes have edges, but none with a weight above 0"
             )
     if remove:
-        typer.echo(f"{parts} has no sums of weights")
+        echo(f"{parts} has no sums of weights")

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from halohop.launch.options import parsing, shared
+from halohop.launch.terminal.console import Console, echo
 from halohop.launch.terminal.group import is_alone
 
 
@@ -31,7 +31,7 @@ def health(
     token, end = load_token(token_file, encrypt=encrypt), time.monotonic() + seconds
     for address in addresses.split(","):
         parts = ask_health(address, token=token, seconds=max(end - time.monotonic(), 0.1))
-        typer.echo(f"{address} serves partitions {', '.join(map(str, parts))}")
+        echo(f"{address} serves partitions {', '.join(map(str, parts))}")
 
 
 def top(
@@ -104,5 +104,5 @@ def demo(
     console = Console()
     with fork_server(alone=is_alone(context)) as start:
         outcome = show_everything(out, size=size, console=console, start=start)
-    console.print("\n[bold]3. Results[/]")
+    console.print("\n3. Results", style="bold")
     show(outcome, console)

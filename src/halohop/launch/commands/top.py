@@ -5,12 +5,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from halohop.errors import TransportError
 from halohop.launch.pages.chart import short
+from halohop.launch.terminal.console import Console
 from halohop.loading.metrics import Counted, address_of, scrape
 
 _COLUMNS = ("endpoint", "batches/s", "edges/s", "near/s", "far/s", "bytes/s", "queue", "kept", "waiting")
@@ -65,7 +67,7 @@ def render(addresses: Sequence[str], before: Sequence[Look], now: Sequence[Look]
     table, peers = _table(_COLUMNS, 1), _table(_PEER_COLUMNS, 2)
     for address, first, second in zip(addresses, before, now, strict=True):
         if second.counted is None:
-            table.add_row(address, "[red]does not answer[/]")
+            table.add_row(address, Text("does not answer", style="red"))
             continue
         seconds = second.moment - first.moment
         table.add_row(address, *endpoint_cells(first.counted.sums if first.counted else {}, second.counted.sums, seconds))

@@ -6,6 +6,7 @@ import typer
 
 from halohop.launch.options import shared
 from halohop.launch.terminal import logs
+from halohop.launch.terminal.console import echo
 
 
 def upload(
@@ -26,4 +27,4 @@ def upload(
 
     with stages(logs.people()) as progress:
         send(parts, url, overwrite=overwrite, deadline=deadline, progress=progress)
-    typer.echo(f"{parts} is at {masked(url)}")
+    echo(f"{parts} is at {masked(url)}")

@@ -3,10 +3,9 @@
 import importlib
 from typing import Protocol
 
-from rich.console import Console
-
 from halohop.errors import InputError
 from halohop.launch.jobs.job import ENGINES, Job
+from halohop.launch.terminal.console import Console
 
 
 class Engine(Protocol):

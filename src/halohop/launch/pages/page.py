@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from html import escape
 
 from halohop.launch.pages.chart import Chart, svg
+from halohop.launch.terminal.console import printable
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1d2733; --quiet: #66717e; --line: #e3e8ee; --paper: #f6f8fa; --card: #fff;
@@ -82,7 +83,7 @@ def page(
         for chart in charts
     )
     rows = "".join(map(_table, tables))
-    return (
+    return printable(
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>\n'
         f'<body><main><h1>{escape(title)}</h1><p class="quiet">{escape(subtitle)}</p>\n'

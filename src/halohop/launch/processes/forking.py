@@ -53,7 +53,7 @@ def fork_server(*, alone: bool) -> Iterator[Start]:
         return
     with _one_thread():
         for ready in (ops.warm_up, ops.warm_up_near):
-            ready(lambda line: logs.people().print(line, markup=False))
+            ready(lambda line: logs.people().print(line))
         server, calls = _forked_server()
     try:
         with calls:

@@ -7,14 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from halohop.datasets.estimate import source_files
 from halohop.errors import InputError
 from halohop.files import is_url, masked, remove, write_file, writing
 from halohop.files.private import private_folder, refuse_links
 from halohop.files.url_folder import UrlFolder
 from halohop.launch.runs.reading import files_digest
+from halohop.launch.terminal.console import Console
 from halohop.launch.terminal.progress import stages
 from halohop.store.afar.fetching import wait_for_lock
 from halohop.store.afar.staging import Stage, staged

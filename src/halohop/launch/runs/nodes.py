@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 import torch
-from rich.console import Console
 
 from halohop.errors import ClusterError, InputError
 from halohop.files.aside import writing
@@ -17,6 +16,7 @@ from halohop.launch.processes import local
 from halohop.launch.processes.starting import Start
 from halohop.launch.processes.tasks import Event
 from halohop.launch.runs.verifying import check_still_whole
+from halohop.launch.terminal.console import Console
 from halohop.launch.terminal.wording import counted
 from halohop.loading.metrics import address_of
 from halohop.recipes.checks import servers_of

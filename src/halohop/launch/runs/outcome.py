@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from halohop.files import UrlFolder, write_file
@@ -14,6 +13,7 @@ from halohop.launch.pages.page import page
 from halohop.launch.pages.picture import training_charts
 from halohop.launch.pages.summary import summarize
 from halohop.launch.processes.tasks import Event
+from halohop.launch.terminal.console import Console
 from halohop.recipes.checks import servers_of
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.names import CHECKPOINT, METRICS

@@ -6,8 +6,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from rich.console import Console
-
 from halohop.errors import InputError
 from halohop.files import UrlFolder, is_url, masked, refuse_links
 from halohop.launch.options import spec
@@ -18,6 +16,7 @@ from halohop.launch.runs.nodes import run_recipe
 from halohop.launch.runs.outcome import PICTURE, Outcome, draw
 from halohop.launch.runs.source import SourceOptions, is_partitioned, partition_source
 from halohop.launch.runs.verifying import verify
+from halohop.launch.terminal.console import Console
 from halohop.launch.terminal.progress import TrainingDisplay, stages
 from halohop.launch.terminal.wording import counted
 from halohop.recipes.checks import servers_of

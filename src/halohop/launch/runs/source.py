@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from halohop.datasets import directions, scales
 from halohop.datasets.imports.named import import_owners, is_import
 from halohop.datasets.scale import gaps
 from halohop.datasets.sources import load_link_graph
 from halohop.errors import InputError
 from halohop.launch.runs.reading import Reading, tables_of
+from halohop.launch.terminal.console import Console
 from halohop.launch.terminal.progress import stages
 from halohop.partitioning.assigners.assign import Method, chosen
 from halohop.partitioning.assigners.defaults import TOLERANCE
@@ -103,7 +102,7 @@ def partition_source(
         console.print(f"nodes stay where they are: {num_parts} partitions; --parts or --method divide anew", style="dim")
         division = owners.part
     if worker and (found := finished(out.resolve(), overwrite=overwrite)) is not None:
-        console.print(f"{out} is there already, so nothing is left to do", style="dim", markup=False)
+        console.print(f"{out} is there already, so nothing is left to do", style="dim")
         return found
     if not worker:
         check_target(out, overwrite=overwrite)  # before what may take hours
@@ -120,7 +119,7 @@ def partition_source(
             )
             tables = stack.enter_context(reading)
         if division == "auto" and chosen("auto") == "fennel" and num_parts > 1:
-            console.print('method: fennel; metis cuts fewer edges: pip install "halohop[metis]"', style="dim", markup=False)
+            console.print('method: fennel; metis cuts fewer edges: pip install "halohop[metis]"', style="dim")
         options: dict[str, Any] = {"halo": halo, "edge_dir": edge_dir, "overwrite": overwrite, "progress": progress}
         options |= {"memory": memory, "worker": worker, "weight_sums": weight_sums}
         options |= {"tolerance": tolerance, "blocks": blocks, "balance_types": balance_types}
@@ -128,5 +127,5 @@ def partition_source(
         tables = with_narrow_features(tables, parse_feature_dtype(feature_dtype) if feature_dtype else None)
         report = partition(tables, out, num_parts=num_parts, method=division, seed=seed, **options)
         for line in (*said, *directions(tables), *scales(tables), *gaps(tables)):
-            console.print(line, style="dim", markup=False, soft_wrap=True)
+            console.print(line, style="dim", soft_wrap=True)
         return report

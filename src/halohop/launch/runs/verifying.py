@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from halohop.errors import CorruptDatasetError, DatasetError, HalohopError, InputError
+from halohop.launch.terminal.console import Console
 from halohop.launch.terminal.progress import stages
 from halohop.recipes.checks import servers_of
 from halohop.store.disk import held_parts, map_part, read_manifest, verify_parts

@@ -7,12 +7,12 @@ from typing import Any
 
 import typer
 import typer.core
-from rich.console import Console
 from rich.text import Text
 
 from halohop.errors import HalohopError, InputError
 from halohop.launch.options.urls import check_urls
 from halohop.launch.processes.starting import is_launched
+from halohop.launch.terminal.console import Console
 from halohop.launch.terminal.refusal import JobFailedError, RefusedError
 from halohop.launch.terminal.signals import Signals
 from halohop.launch.terminal.wording import options_of, spelled

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Mapping
 from typing import TextIO
 
-from rich.console import Console
+from halohop.launch.terminal.console import Console, printable
 
 LEVEL = "HALOHOP_LOG_LEVEL"
 """Environment variable with the level of a trainer's log."""
@@ -29,6 +29,11 @@ class _Stderr(logging.StreamHandler[TextIO]):
         return sys.stderr
 
 
+class _Formatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
 def configure(level: int, env: Mapping[str, str] | None = None) -> None:
     """Shows what halohop logs at `level` and above; called again, it changes the level.
 
@@ -41,7 +46,7 @@ def configure(level: int, env: Mapping[str, str] | None = None) -> None:
     rank = (os.environ if env is None else env).get("RANK")
     place = f"rank {rank} " if rank is not None else ""
     handler = _Stderr()
-    handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)s {place}%(name)s: %(message)s"))
+    handler.setFormatter(_Formatter(f"%(asctime)s %(levelname)s {place}%(name)s: %(message)s"))
     logger = logging.getLogger(_LOGGER)
     logger.handlers[:] = [handler]
     logger.setLevel(level)

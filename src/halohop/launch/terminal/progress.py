@@ -8,11 +8,11 @@ from contextlib import contextmanager, nullcontext
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from halohop.launch.pages.chart import short
+from halohop.launch.terminal.console import Console
 from halohop.memory import format_size
 
 LINE_S = 10.0
@@ -33,7 +33,7 @@ def stages(console: Console) -> Iterator[Callable[[str, int, int], None]]:
             speed = _per_second(rate) + (f", {_duration((total - done) / rate)} left" if rate else "")
             bar.update(task, description=stage, completed=done, total=total, rate=speed)
             if not console.is_terminal and pace.line_is_due():
-                console.print(f"{stage}: {done:,} of {total:,}, {speed}", highlight=False)
+                console.print(f"{stage}: {done:,} of {total:,}, {speed}")
 
         yield progress
 
@@ -98,7 +98,7 @@ class TrainingDisplay:
                 self._console.print(Text(f"         {event['held_up']['line']}", style="yellow"))
         elif event["event"] == "stop":
             place = f"epoch {event['epoch']}, step {event['step']}"
-            self._console.print(f"asked to end, and saved after {place}; --resume goes on from there", highlight=False)
+            self._console.print(f"asked to end, and saved after {place}; --resume goes on from there")
         elif event["event"] == "step":
             self._step(event)
 
@@ -107,7 +107,7 @@ class TrainingDisplay:
         rate = _per_second(self._pace.rate(stage, done), "steps")
         self._bar.update(self._task, description=stage, completed=done, total=total, rate=rate)
         if not self._console.is_terminal and self._pace.line_is_due():
-            self._console.print(f"{stage}: step {done} of {total}, {rate}, loss {event['loss']:.4f}", highlight=False)
+            self._console.print(f"{stage}: step {done} of {total}, {rate}, loss {event['loss']:.4f}")
 
     def __enter__(self) -> "TrainingDisplay":
         if self._console.is_terminal:
@@ -158,10 +158,10 @@ def _duration(seconds: float) -> str:
 
 def _bar(console: Console) -> Progress:
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=32),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
+        TextColumn("{task.fields[rate]}", markup=False),
         TimeElapsedColumn(),
         console=console,
         transient=True,

@@ -5,8 +5,6 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
-from rich.console import Console
-
 from halohop.errors import InputError
 from halohop.launch.jobs.engine import Engine
 from halohop.launch.jobs.job import Job
@@ -18,6 +16,7 @@ from halohop.launch.jobs.k8s.training import INDEX as JOB_INDEX
 from halohop.launch.jobs.k8s.training import training
 from halohop.launch.jobs.plan import Plan, plan
 from halohop.launch.jobs.tables import convert
+from halohop.launch.terminal.console import Console
 
 _SERVER_INDEX = "HALOHOP_SERVER"
 

@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from rich.console import Console
-
 from halohop.errors import ClusterError, InputError
 from halohop.files.urls import is_url
 from halohop.launch.jobs.job import Job
@@ -23,6 +21,7 @@ from halohop.launch.processes.tasks import Echo, Task
 from halohop.launch.runs.nodes import link_parts
 from halohop.launch.runs.verifying import check_still_whole
 from halohop.launch.terminal import logs
+from halohop.launch.terminal.console import Console
 from halohop.launch.terminal.progress import stages
 from halohop.store.afar.staging import Stage, staged
 from halohop.store.disk import read_manifest

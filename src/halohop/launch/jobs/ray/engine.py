@@ -9,8 +9,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from halohop.errors import InputError
 from halohop.launch.jobs.job import Job, Servers
 from halohop.launch.jobs.plan import program
@@ -27,6 +25,7 @@ from halohop.launch.jobs.ray.watch import Watch
 from halohop.launch.jobs.secret import secret_of
 from halohop.launch.jobs.tables import convert
 from halohop.launch.terminal import logs
+from halohop.launch.terminal.console import Console
 from halohop.launch.terminal.wording import counted
 from halohop.transport import Token
 from halohop.transport.addresses import parsed_peer
@@ -83,7 +82,7 @@ class RayEngine:
                 undo.callback(ray_library().kill, start_registry(name, token, deadline=options.deadline))
             else:
                 undo.enter_context(service)
-                console.print(f"{counted(ray_nodes, 'server')} at {', '.join(service.addresses)}", highlight=False)
+                console.print(f"{counted(ray_nodes, 'server')} at {', '.join(service.addresses)}")
             task = RankTask(
                 service=name,
                 argv=program(job, "{graph}"),

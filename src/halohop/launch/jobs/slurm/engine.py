@@ -2,9 +2,6 @@
 
 from pathlib import Path
 
-from rich.console import Console
-from rich.markup import escape
-
 from halohop.files import writing
 from halohop.launch.jobs.job import Job
 from halohop.launch.jobs.slurm import queue
@@ -13,6 +10,7 @@ from halohop.launch.jobs.slurm.following import follow
 from halohop.launch.jobs.slurm.options import Options
 from halohop.launch.jobs.slurm.script import log_of, script
 from halohop.launch.jobs.tables import convert
+from halohop.launch.terminal.console import Console
 
 
 class Slurm:
@@ -43,13 +41,13 @@ class Slurm:
         number = queue.submit(text)
         log = Path(log_of(job).replace("%j", number).replace("%%", "%"))
         state = queue.state(number)
-        console.print(f"job {number} of Slurm is {state.name} ({state.reason})", markup=False)
-        console.print(f"output: {log}; of each process: {logs}/HOST-PROCESS.log", markup=False)
+        console.print(f"job {number} of Slurm is {state.name} ({state.reason})")
+        console.print(f"output: {log}; of each process: {logs}/HOST-PROCESS.log")
         if options.wait:
             follow(number, log, console)
         else:
-            console.print(f"watch: tail -F {escape(str(log))}; squeue --jobs {number}", markup=False)
-            console.print(f"cancel: scancel {number}", markup=False)
+            console.print(f"watch: tail -F {log}; squeue --jobs {number}")
+            console.print(f"cancel: scancel {number}")
 
 
 def engine() -> Slurm:

@@ -4,10 +4,9 @@ import threading
 import time
 from pathlib import Path
 
-from rich.console import Console
-
 from halohop.errors import ClusterError
 from halohop.launch.jobs.slurm import queue
+from halohop.launch.terminal.console import Console
 from halohop.launch.terminal.refusal import JobFailedError
 
 _SILENT_S = 300.0
@@ -38,11 +37,11 @@ def follow(number: str, log: Path, console: Console, *, every: float = 1.0) -> N
             now = _state(number, pause, every)
             shown = _show(log, shown, console)
             if now.name != last.name:
-                console.print(f"job {number} is {now.name}", markup=False)
+                console.print(f"job {number} is {now.name}")
             last = now
     except BaseException:
         queue.cancel(number)
-        console.print(f"job {number} is cancelled", markup=False)
+        console.print(f"job {number} is cancelled")
         raise
     _show(log, shown, console)
     if last.name != "COMPLETED":
@@ -70,8 +69,8 @@ def _show(log: Path, shown: int, console: Console) -> int:
         stream.seek(shown)
         new = stream.read()
     new = new[: new.rfind(b"\n") + 1]
-    if new:
-        console.print(new.decode(errors="replace"), end="", markup=False, highlight=False)
+    if new and not console.quiet:
+        console.file.write(new.decode(errors="replace"))  # of the user's own processes
     return shown + len(new)
 
 

@@ -4,14 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-
 from halohop.launch.jobs.host.messages import Checked, Copied, Order
 from halohop.launch.jobs.ssh.crew import Crew
 from halohop.launch.jobs.ssh.engine import CHECK_S, checked
 from halohop.launch.jobs.ssh.hosts import Host, Settings
 from halohop.launch.jobs.ssh.remote import Remote
 from halohop.launch.jobs.ssh.sending import send
+from halohop.launch.terminal.console import Console
 from halohop.memory import format_size
 
 _ANYWHERE = "/"
@@ -60,4 +59,4 @@ def copy(settings: Settings, hosts: Sequence[Host], parcels: Mapping[str, Sequen
         for host, sizes in crew.together(work).items():
             for one, size in zip(parcels[host], sizes, strict=True):
                 what = format_size(size) if size else "nothing to copy"
-                console.print(f"{host}: {one.what} in {one.copied.folder}: {what}", highlight=False, markup=False, soft_wrap=True)
+                console.print(f"{host}: {one.what} in {one.copied.folder}: {what}", soft_wrap=True)

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-
 from halohop.errors import InputError
 from halohop.files.aside import writing
 from halohop.launch.jobs.host.messages import Checked, Copied, Hello, Order
@@ -24,6 +22,7 @@ from halohop.launch.jobs.ssh.hosts import Host, hosts_of
 from halohop.launch.jobs.ssh.orders import FETCH, is_sent, order
 from halohop.launch.jobs.ssh.remote import Remote
 from halohop.launch.jobs.ssh.watching import Echo, Place, Watch
+from halohop.launch.terminal.console import Console
 from halohop.launch.terminal.wording import counted
 from halohop.memory import format_size
 from halohop.transport import TOKEN_VARIABLE
@@ -70,7 +69,6 @@ class SshEngine:
                 console.print(
                     f"{counted(len(brought), 'file')} of {first}:{job.out} came to {out}",
                     style="dim",
-                    markup=False,
                     soft_wrap=True,
                 )
 
@@ -132,7 +130,7 @@ def _send(crew: Crew, job: Job, folders: Mapping[str, Copied], console: Console)
     sent = crew.together(work)
     for host, size in sent.items():
         what = format_size(size) if size else "nothing"
-        console.print(f"{host}: {what} copied to {folders[host].folder}", style="dim", markup=False, soft_wrap=True)
+        console.print(f"{host}: {what} copied to {folders[host].folder}", style="dim", soft_wrap=True)
 
 
 def _run(watch: Watch, orders: Mapping[str, Order], made: Plan) -> None:
