@@ -32,6 +32,7 @@ def test_a_server_says_what_it_serves_to_those_with_its_token_only(parts, tmp_pa
                 ask_health(server.address, token=other, seconds=20)
         secret = tmp_path / "secret"
         secret.write_bytes(TOKEN.key)
+        secret.chmod(0o600)
         done = CliRunner().invoke(app, ["health", server.address, "--token-file", str(secret), "--seconds", "20"])
         assert (done.exit_code, done.output) == (0, f"{server.address} serves partitions 0, 2\n")
         secret.write_text("another secret that is long")

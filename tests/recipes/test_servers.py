@@ -43,6 +43,7 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def secret(tmp_path_factory: pytest.TempPathFactory) -> str:
     file = tmp_path_factory.mktemp("secret") / "token"
     file.write_bytes(TOKEN.key)
+    file.chmod(0o600)
     return str(file)
 
 
@@ -182,6 +183,7 @@ def test_servers_that_are_not_there_or_not_ours(graphs: dict[str, str], secret: 
         with pytest.raises(PeerLostError, match="server 1"):
             run(replace(half, parts=f"{half.parts},{free_addresses(1)[0]}", deadline_s=1))
         (tmp_path / "wrong").write_text("another secret of many letters")
+        (tmp_path / "wrong").chmod(0o600)
         with pytest.raises(AuthenticationError, match="another token"):
             run(replace(half, token_file=str(tmp_path / "wrong")))
         with pytest.raises(InputError, match="'nowhere' is not an address; write host:port"):

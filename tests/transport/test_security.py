@@ -1,3 +1,5 @@
+import os
+
 import pytest
 
 from halohop.errors import InputError
@@ -15,6 +17,7 @@ def test_tokens_that_can_be_guessed(secret):
 def test_load_token(tmp_path, monkeypatch):
     file = tmp_path / "token"
     file.write_text("  0123456789abcdef\n")
+    file.chmod(0o600)
     assert load_token(file).key == TOKEN.key
     assert load_token(env={"HALOHOP_TOKEN": "0123456789abcdef\n"}).key == TOKEN.key
     assert load_token(file, env={"HALOHOP_TOKEN": "another that is ignored"}).key == TOKEN.key
@@ -26,6 +29,40 @@ def test_load_token(tmp_path, monkeypatch):
         load_token(tmp_path / "absent")
 
 
+@pytest.mark.parametrize(
+    ("mode", "verb"), [(0o644, "read"), (0o640, "read"), (0o604, "read"), (0o620, "write"), (0o602, "write"), (0o666, "read")]
+)
+def test_a_token_file_that_others_can_use_is_refused(tmp_path, mode, verb):
+    file = tmp_path / "token"
+    file.write_text("0123456789abcdef")
+    file.chmod(mode)
+    link = tmp_path / "link"
+    link.symlink_to(file)
+    for path in (file, link, str(file)):
+        with pytest.raises(InputError, match=rf"others can {verb} the token in \S+ \(mode {mode:o}\); .*chmod 600"):
+            load_token(path)
+    for mode in (0o600, 0o400, 0o711):
+        file.chmod(mode)
+        assert load_token(link).key == TOKEN.key
+
+
+def test_a_token_may_come_from_a_pipe(tmp_path):
+    """As of ``--token-file <(pass show token)``."""
+    reading, writing = os.pipe()
+    os.write(writing, b"0123456789abcdef\n")
+    os.close(writing)
+    assert load_token(f"/dev/fd/{reading}").key == TOKEN.key
+    os.close(reading)
+
+
+def test_an_error_names_the_file_whose_token_is_too_short(tmp_path):
+    file = tmp_path / "token"
+    file.write_text("short")
+    file.chmod(0o600)
+    with pytest.raises(InputError, match=rf"{file}: a token of 5 bytes"):
+        load_token(file)
+
+
 def test_whether_to_encrypt(tmp_path):
     env = {"HALOHOP_TOKEN": "0123456789abcdef"}
     assert not load_token(env=env).encrypt
@@ -35,6 +72,7 @@ def test_whether_to_encrypt(tmp_path):
     assert load_token(env=env | {"HALOHOP_ENCRYPT": "0"}, encrypt=True).encrypt
     file = tmp_path / "token"
     file.write_text("0123456789abcdef")
+    file.chmod(0o600)
     assert load_token(file, env={"HALOHOP_ENCRYPT": "1"}).encrypt
     with pytest.raises(InputError, match="'maybe' is neither 1 nor 0"):
         load_token(env=env | {"HALOHOP_ENCRYPT": "maybe"})

@@ -79,23 +79,35 @@ def load_token(path: str | Path | None = None, env: Mapping[str, str] | None = N
         encrypt: whether peers shall encrypt; they also do where HALOHOP_ENCRYPT is 1.
 
     Raises:
-        InputError: the file cannot be read, the token is too short, there is none to encrypt with, or only some of the three
-            files are named.
+        InputError: the file cannot be read, others can read or write it, the token is too short, there is none to encrypt with,
+            or only some of the three files are named.
     """
     env = os.environ if env is None else env
     encrypt = encrypt or _is_on(env.get(ENCRYPT_VARIABLE, ""))
     certificate = _certificate(env)
     text = env.get(TOKEN_VARIABLE, "").strip().encode()
     if path is not None:
-        try:
-            text = Path(path).read_bytes().strip()
-        except OSError as error:
-            raise InputError(f"cannot read the token file {path}: {error.strerror}") from error
+        text = _read_token(Path(path))
     elif not text and certificate is None:
         if encrypt:
             raise InputError(f"encryption ({ENCRYPT_VARIABLE}) needs a token; {TOKEN_REMEDY}")
         return None
     return Token(text, encrypt=encrypt, certificate=certificate)
+
+
+def _read_token(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            mode, text = os.fstat(file.fileno()).st_mode & 0o777, file.read().strip()
+    except OSError as error:
+        raise InputError(f"cannot read the token file {path}: {error.strerror}") from error
+    if mode & 0o066:
+        verb = "read" if mode & 0o044 else "write"
+        raise InputError(f"others can {verb} the token in {path} (mode {mode:o}); make a new one, and chmod 600 {path}")
+    try:
+        return Token(text).key
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
 
 
 def _certificate(env: Mapping[str, str]) -> Certificate | None:

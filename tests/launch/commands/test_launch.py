@@ -160,8 +160,12 @@ def test_a_token_is_one_that_nobody_else_reads(tmp_path: Path) -> None:
     file.write_text("short")
     with pytest.raises(InputError, match=f"{file}: a token of 5 bytes can be guessed"):
         secret_of(job)
+    for other in (b"a secret of two\nlines and more", b"sixteen bytes\xff\xff\xff", b"a zero \0 in the middle"):
+        file.write_bytes(other)
+        with pytest.raises(InputError, match=f"{file}: a token of a job must be one line of text"):
+            secret_of(job)
     file.unlink()
-    with pytest.raises(InputError, match=f"the token file {file} cannot be read"):
+    with pytest.raises(InputError, match=f"cannot read the token file {file}: No such file"):
         secret_of(job)
     first, second = (secret_of(Job(data="d", out="o", run=("x",))) for _ in range(2))
     assert first != second

@@ -64,3 +64,18 @@ def test_the_folder_for_tables_is_that_of_the_server(parts, tmp_path, monkeypatc
     monkeypatch.setattr(halohop, "serve", serve)
     assert CliRunner().invoke(app, ["serve", str(parts), "--tables", str(tmp_path / "tables")]).exit_code == 2
     assert given["tables"] == tmp_path / "tables"
+
+
+@pytest.mark.parametrize("token", [False, True], ids=["none", "token"])
+@pytest.mark.parametrize("folder", [False, True], ids=["in memory", "with a folder"])
+def test_without_a_token_it_warns_what_users_of_this_host_may_do(parts, tmp_path, monkeypatch, token, folder):
+    monkeypatch.setattr("halohop.net.serve.Server.wait", lambda server: None)
+    if token:
+        monkeypatch.setenv("HALOHOP_TOKEN", "a secret of some length")
+    more = ["--tables", str(tmp_path / "tables")] if folder else []
+    done = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["serve", str(parts), "--listen", "127.0.0.1:0", *more])
+    assert done.exit_code == 0, done.output
+    files = f", and write and remove files in {tmp_path}/tables" if folder else ""
+    warning = f"no token is set, so all users of this host can read the graph and change its tables{files}. Set HALOHOP_TOKEN"
+    assert (warning in done.output) is not token
+    assert done.output.startswith("serving partitions")

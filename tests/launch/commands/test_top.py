@@ -34,6 +34,7 @@ def test_top_of_a_server_and_a_trainer(tmp_path: Path) -> None:
     parts, secret = tmp_path / "parts", tmp_path / "secret"
     halohop.partition(synthetic("tiny"), parts, num_parts=1, method="random")
     secret.write_text(SECRET)
+    secret.chmod(0o600)
     serve = ("serve", parts, "--listen", "127.0.0.1:0", "--token-file", secret, "--metrics", ":0")
     with started(*serve, stderr=subprocess.PIPE) as server:
         assert server.stderr is not None

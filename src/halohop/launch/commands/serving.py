@@ -15,7 +15,7 @@ from halohop.net.finders import Finder
 from halohop.net.service import Keeping
 from halohop.store.disk import read_manifest
 from halohop.store.share import in_shares, shares
-from halohop.transport import load_token
+from halohop.transport import TOKEN_VARIABLE, load_token
 from halohop.typing import NODE, TableKey
 
 
@@ -75,6 +75,10 @@ def serve(
         if metrics is not None:
             endpoint = stack.enter_context(halohop.metrics(server, listen=metrics))
             console.print(f"metrics at http://{endpoint.address}/metrics")
+        if token is None:
+            writes = f", and write and remove files in {tables}" if tables else ""
+            who = f"all users of this host can read the graph and change its tables{writes}"
+            console.print(f"no token is set, so {who}. Set {TOKEN_VARIABLE} or --token-file.", style="yellow")
         try:
             with _terminable(grace):
                 server.wait()

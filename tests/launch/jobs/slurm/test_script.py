@@ -139,12 +139,17 @@ def test_ranks_find_the_environment_of_torchrun_and_one_secret(stubs: Stubs, tmp
     assert len(token) == 64
     assert token not in text + output + "".join(file.read_text() for file in (tmp_path / "run" / "logs").iterdir())
     (tmp_path / "secret").write_text("a secret of at least some length\n")
-    stubs.run(
-        script(
-            job(run=("train.py",), token_file=str(tmp_path / "secret"), out=str(tmp_path / "run"), python=str(python)), Options()
-        )
+    (tmp_path / "secret").chmod(0o600)
+    text = script(
+        job(run=("train.py",), token_file=str(tmp_path / "secret"), out=str(tmp_path / "run"), python=str(python)), Options()
     )
+    stubs.run(text)
     assert environment(stubs, "1-n2")["HALOHOP_TOKEN"] == "a secret of at least some length"
+    for mode in (0o640, 0o620, 0o604, 0o602):
+        (tmp_path / "secret").chmod(mode)
+        code, output = stubs.run(text)
+        assert code == 2
+        assert f"others can read or write the token in {tmp_path}/secret; make a new one, and chmod 600 it" in output
 
 
 SERVERS = """#!/bin/bash

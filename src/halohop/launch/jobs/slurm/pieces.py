@@ -17,6 +17,13 @@ process() {
   ((code == 75)) || return "$code"  # 75: the run has saved where it stands, and wants to go on later
 }"""
 
+TOKEN = """\
+mode=$(stat -Lc %a {file})
+if [[ $mode == *[2-7]? || $mode == *[2-7] ]]; then
+  echo "halohop: others can read or write the token in" {file}"; make a new one, and chmod 600 it"
+  exit 2
+fi"""
+
 STEPS = """\
 # Starts a function of this script as the processes of a job step: FUNCTION OPTION-OF-SRUN...
 step() {{

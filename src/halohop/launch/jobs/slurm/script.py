@@ -96,11 +96,14 @@ def _settings(options: Options) -> str:
 def _names(made: Plan) -> list[str]:
     """The variables of the script."""
     job, hosts = made.job, {host: f'"${{hosts[{number}]}}"' for number, host in enumerate(made.hosts)}
-    secret = "$(od -An -N32 -tx1 /dev/urandom | tr -d ' \\n')" if job.token_file is None else f"$(< {quoted(job.token_file)})"
+    secret, check = "$(od -An -N32 -tx1 /dev/urandom | tr -d ' \\n')", []
+    if job.token_file is not None:
+        secret, check = f"$(< {quoted(job.token_file)})", [pieces.TOKEN.format(file=quoted(job.token_file))]
     (env,) = {tuple(process.env.items()) for process in made.processes}
     lines = [
         'mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")',
         f'export MASTER_ADDR="${{hosts[0]}}" MASTER_PORT={job.master_port} PYTHONUNBUFFERED=1',
+        *check,
         f"HALOHOP_TOKEN={secret}",
         "export HALOHOP_TOKEN",
         f"python={quoted(job.python)}",
