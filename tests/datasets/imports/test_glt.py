@@ -17,6 +17,7 @@ from torch import Tensor
 
 import halohop
 from halohop.datasets import Imported, glt_owners, read_glt
+from halohop.datasets.imports.restricted import unpickled
 from halohop.datasets.sizing import source_sizes
 from halohop.datasets.staging import Staging
 from halohop.errors import DatasetError, InputError
@@ -322,3 +323,48 @@ def test_an_old_file_of_torch_is_read_too(folder: Path) -> None:
     file = folder / "part0" / "graph" / "rows.pt"
     torch.save(torch.load(file, weights_only=True), file, _use_new_zipfile_serialization=False)
     same_graph(read_glt(folder).tables, homogeneous())
+
+
+class Claim:
+    """A tensor of four entries whose pickle claims another shape."""
+
+    def __init__(self, offset: Any, size: Any, stride: Any) -> None:
+        self.claim = offset, size, stride
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        rebuild, (storage, _, _, _, *rest) = torch.arange(4.0).__reduce_ex__(2)
+        return rebuild, (storage, *self.claim, *rest)
+
+
+BEYOND = {
+    "size": (0, (3_000_000_000,), (1,)),
+    "one more": (0, (5,), (1,)),
+    "offset": (4, (1,), (1,)),
+    "stride": (0, (2,), (4,)),
+    "two dimensions": (0, (2, 2), (2, 2)),
+    "one entry many times": (0, (3_000_000_000,), (0,)),
+    "negative offset": (-1, (2,), (1,)),
+    "negative size": (0, (-2, -2), (1, 1)),
+    "negative stride": (3, (2,), (-1,)),
+    "fewer strides": (0, (2, 2), (1,)),
+    "words": ("0", ("4",), ("1",)),
+    "fractions": (3.5, (1,), (1,)),
+    "past any integer": (0, (2**70,), (2**70,)),
+}
+
+
+@pytest.mark.parametrize("claim", BEYOND.values(), ids=BEYOND)
+def test_a_pickled_tensor_stays_within_its_storage(tmp_path: Path, claim: tuple[Any, Any, Any]) -> None:
+    file = tmp_path / "tensor.pkl"
+    file.write_bytes(pickle.dumps(Claim(*claim)))
+    with pytest.raises(InputError, match=r"tensor\.pkl is not read: .*; only tensors"):
+        list(unpickled(file))
+
+
+@pytest.mark.parametrize(
+    "tensor", [torch.arange(4)[1:3], torch.arange(6).view(2, 3).T, torch.zeros(0, 3), torch.tensor(1.5), torch.arange(9)[::4]]
+)
+def test_views_and_empty_tensors_are_within_their_storage(tmp_path: Path, tensor: Tensor) -> None:
+    (tmp_path / "tensor.pkl").write_bytes(pickle.dumps(tensor))
+    (found,) = unpickled(tmp_path / "tensor.pkl")
+    assert torch.equal(found, tensor)

@@ -1,10 +1,11 @@
 """Reads other libraries' files of tensors without running code from them: what a file names beyond tensors is refused by name."""
 
 import io
+import math
 import pickle
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,20 @@ def _storage(data: bytes) -> Any:
     return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
 
 
+def _tensor(storage: Any, offset: int, size: Sequence[int], stride: Sequence[int], *rest: Any) -> Tensor:
+    """A tensor that its storage holds; torch's own makes a storage as large as a tensor needs."""
+    room = storage._size()  # of a storage with a dtype; len() warns
+    reach = offset + sum((count - 1) * step for count, step in zip(size, stride, strict=True)) + 1
+    if min(offset, *size, *stride, 0) < 0 or max(math.prod(size), 0 if 0 in size else reach) > room:
+        raise InputError(
+            f"a tensor of shape {list(size)}, strides {list(stride)} and offset {offset} must fit into {room} entries"
+        )
+    return torch._utils._rebuild_tensor_v2(storage, offset, size, stride, *rest)  # type: ignore[no-any-return]
+
+
 _ALLOWED: dict[tuple[str, str], Callable[..., Any]] = {
     ("collections", "OrderedDict"): OrderedDict,
-    ("torch._utils", "_rebuild_tensor_v2"): torch._utils._rebuild_tensor_v2,
+    ("torch._utils", "_rebuild_tensor_v2"): _tensor,
     ("torch.storage", "_load_from_bytes"): _storage,  # torch's own reads any pickle
 }
 
