@@ -242,6 +242,13 @@ def test_machine_without_a_cache_directory(monkeypatch):
     assert "NUMBA_CACHE_DIR" in lines[0]
 
 
+def test_who_names_no_other_place_reads_in_the_log_that_kernels_are_compiled(elsewhere, monkeypatch, caplog):
+    monkeypatch.setattr(cpu_kept, "folders", lambda: cpu_kept.Folders(written=None, read=()))
+    ops.warm_up()
+    assert [(record.name, record.levelname) for record in caplog.records] == [("halohop.ops.warmup", "WARNING")]
+    assert "compiling kernels, in every process" in caplog.text
+
+
 @pytest.mark.parametrize("change", ["numba", "processor"])
 def test_fingerprint_follows_what_machine_code_depends_on(change, monkeypatch):
     before = cpu_jit.fingerprint()

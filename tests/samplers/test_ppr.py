@@ -1,5 +1,8 @@
 """Forward push against networkx and against a plain dictionary; the same for all partitions; neighbourhoods made of it."""
 
+from dataclasses import replace
+from types import MappingProxyType
+
 import networkx as nx
 import pytest
 import torch
@@ -8,6 +11,7 @@ from torch_geometric.data import Data, HeteroData
 import halohop
 from halohop import PPRLoader, SubGraphLoader, ppr
 from halohop.errors import IdError, InputError, SchemaError
+from halohop.sampling.discovery import Discovery
 from halohop.store.tables import GraphTables
 from halohop.testing import checks, graphs
 from halohop.testing.oracle_subgraph import induced_edges, raw_ids
@@ -238,6 +242,17 @@ def test_all_nodes_in_reach_make_the_k_hop_subgraph():
             batch.pairs = sorted(zip(batch.batch.tolist(), batch.n_id.tolist(), strict=True))
         assert mine.pairs == whole.pairs
         assert sorted(mine.e_id.tolist()) == sorted(whole.e_id.tolist())
+
+
+def test_a_block_that_was_made_is_not_written_to(monkeypatch):
+    blocks = Discovery.blocks
+
+    def sealed(discovery):
+        return {name: replace(block, columns=MappingProxyType(block.columns)) for name, block in blocks(discovery).items()}
+
+    monkeypatch.setattr(Discovery, "blocks", sealed)
+    (batch,) = PPRLoader(partitioned(TABLES["ring"], 2), top=2, batch_size=9, run="inline")
+    assert batch.ppr.shape == batch.n_id.shape
 
 
 def test_a_column_of_that_name_is_not_overwritten():

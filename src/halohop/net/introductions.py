@@ -1,6 +1,6 @@
 """How servers introduce themselves to one that starts: who has which partitions, and who must be waited for."""
 
-import sys
+import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -19,6 +19,7 @@ from halohop.store.given import given_names, other_columns
 from halohop.store.manifest import decode
 from halohop.transport import Channel
 
+_LOG = logging.getLogger(__name__)
 _LOOKS = 5
 """How often in the time of an attempt servers are asked which others they know."""
 _MOMENT = 0.01
@@ -87,10 +88,7 @@ class Introductions:
             raise
         for number in sorted({*range(len(self._addresses))} - {*self._about} - self._same):
             self._directory.forget(self._addresses[number])
-            print(
-                f"halohop: going on without {self._where(number)}, which does not answer: others have its partitions",
-                file=sys.stderr,
-            )
+            _LOG.warning("going on without %s, which does not answer: others have its partitions", self._where(number))
         return [
             Known(
                 address=self._addresses[number],

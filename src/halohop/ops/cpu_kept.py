@@ -62,11 +62,6 @@ class Folders:
     read: tuple[Path, ...]
 
 
-def say(line: str) -> None:
-    """Prints a line for the user who started this process."""
-    print(f"halohop: {line}", file=sys.stderr)
-
-
 def folders() -> Folders:
     """NUMBA_CACHE_DIR where it is set, else beside the kernels' sources, else the user's folder of caches."""
     return _folders(numba.config.CACHE_DIR, os.environ.get("XDG_CACHE_HOME", ""), os.environ.get("HOME", ""))

@@ -1,5 +1,6 @@
 """Compiling before the first batch, so that no batch pays for it silently."""
 
+import logging
 import platform
 import threading
 from collections.abc import Callable, Iterable
@@ -15,6 +16,7 @@ from halohop.ops import cpu_jit, cpu_kept, variants
 from halohop.ops.forked import call_all
 from halohop.ops.variants import Call
 
+_LOG = logging.getLogger(__name__)
 _PROCESSES = 4  # that compile at the same time, at most
 _READY, _NEAR_READY, _TABLES_READY = (
     threading.Event(),
@@ -23,7 +25,7 @@ _READY, _NEAR_READY, _TABLES_READY = (
 )  # in this process those kernels are loaded, or compiled
 
 
-def warm_up(announce: Callable[[str], None] = cpu_kept.say) -> None:
+def warm_up(announce: Callable[[str], None] = _LOG.warning) -> None:
     """Makes the kernels ready that a loader of neighbours needs: compiled once per machine and version, which takes seconds,
     afterwards loaded from disk. Others are compiled when they are first called, or by `compile_kernels`.
 
@@ -49,7 +51,7 @@ def warm_up(announce: Callable[[str], None] = cpu_kept.say) -> None:
         _READY.set()
 
 
-def warm_up_near(announce: Callable[[str], None] = cpu_kept.say) -> None:
+def warm_up_near(announce: Callable[[str], None] = _LOG.warning) -> None:
     """`warm_up` of the kernels that are enough where the lists of a graph lie in one piece each, so that it is sooner done."""
     if not _NEAR_READY.is_set():
         calls = list(variants.near())
@@ -59,7 +61,7 @@ def warm_up_near(announce: Callable[[str], None] = cpu_kept.say) -> None:
         _NEAR_READY.set()
 
 
-def warm_up_tables(announce: Callable[[str], None] = cpu_kept.say) -> None:
+def warm_up_tables(announce: Callable[[str], None] = _LOG.warning) -> None:
     """`warm_up` of the kernels that only tables need, so that others do not wait for them. What is compiled is not loaded yet:
     most tables need few of them, and a kernel is loaded in milliseconds."""
     if not _TABLES_READY.is_set():
@@ -67,7 +69,7 @@ def warm_up_tables(announce: Callable[[str], None] = cpu_kept.say) -> None:
         _TABLES_READY.set()
 
 
-def compile_kernels(announce: Callable[[str], None] = cpu_kept.say) -> None:
+def compile_kernels(announce: Callable[[str], None] = _LOG.warning) -> None:
     """Compiles every kernel for every types of arguments, as for an image, where nothing can be kept later.
 
     Args:

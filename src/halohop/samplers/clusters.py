@@ -1,8 +1,8 @@
 """Every way in which users divide the nodes of a graph into clusters, turned into one."""
 
 import copy
+import logging
 import operator
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +27,7 @@ from halohop.typing import NodeType
 Clusters = int | str | Tensor | np.ndarray[Any, Any] | Mapping[NodeType, Any]
 
 
+_LOG = logging.getLogger(__name__)
 _TOLERANCE = 0.1  # of the sizes of clusters
 
 
@@ -141,7 +142,7 @@ def _metis(graph: Graph, count: int, listed: dict[NodeType, Tensor], seed: int) 
     if count < 1:
         raise InputError(f"clusters={count}; there is at least one cluster")
     num_nodes = sum(map(len, listed.values()))
-    print(f"halohop: dividing {num_nodes} nodes into {count} clusters with METIS", file=sys.stderr)
+    _LOG.info("dividing %d nodes into %d clusters with METIS", num_nodes, count)
     row = {}
     for name, gid in listed.items():
         row[name] = torch.empty_like(gid)

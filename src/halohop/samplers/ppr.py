@@ -1,6 +1,6 @@
 """Personalised PageRank by forward push (Andersen, Chung & Lang 2006), for many seeds at once, and neighbourhoods made of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -189,7 +189,8 @@ class PPRSampler:
         nodes = discovery.blocks()
         own = np.zeros(len(seeds.gid))
         own[scores.seed.numpy()[is_seed]] = scores.score.numpy()[is_seed]
-        nodes[seeds.node_type].columns[SCORE] = torch.from_numpy(np.concatenate([own, others.score.numpy()], dtype=np.float32))
+        score = torch.from_numpy(np.concatenate([own, others.score.numpy()], dtype=np.float32))
+        nodes[seeds.node_type] = replace(nodes[seeds.node_type], columns={SCORE: score})
         return Batch(seeds=seeds, nodes=nodes, edges=edges, ends_bid=discovery.ends_bid)
 
 

@@ -1,8 +1,8 @@
 """What GraphSAINT's loaders go through, and how often nodes and edges occur in it, by which losses and sums are normalised."""
 
 import itertools
+import logging
 import math
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -30,6 +30,7 @@ from halohop.sampling.sampler import Sampler
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.typing import EDGE_ID
 
+_LOG = logging.getLogger(__name__)
 _COUNTING = -1
 """The epoch of the subgraphs that are only counted."""
 
@@ -146,13 +147,13 @@ def load(path: Path, graph: Graph, nodes: RandomNodes) -> Occurrences:
 
 
 def progress_lines(what: str) -> Callable[[float], None]:
-    """Says on standard error how much is done, a line for every tenth."""
+    """Logs how much is done, a line for every tenth."""
     said = -1
 
     def report(part: float) -> None:
         nonlocal said
         if int(10 * part) > said:
             said = int(10 * part)
-            print(f"halohop: {what}: {10 * said} %", file=sys.stderr)
+            _LOG.info("%s: %d %%", what, 10 * said)
 
     return report

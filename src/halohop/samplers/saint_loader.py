@@ -42,7 +42,7 @@ class GraphSAINTSampler(SampledLoader):
             a node and an edge from then on.
         save_dir: a folder where the counts are kept and found again, for any partitioning. (To report the graph, all edges are
             listed once, 24 bytes each.)
-        log: whether the counting says on standard error how far it is.
+        log: whether the counting logs how far it is, at level INFO.
         kwargs: transform, seed, world, run, num_workers and the other arguments of `halohop.NeighborLoader` and of
             `torch.utils.data.DataLoader`.
 

@@ -25,7 +25,7 @@ from halohop.loading.metrics import Counted
 from halohop.recipes.events import print_event
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 
-LAUNCH = Path(halohop.__file__).parent / "launch"
+SOURCE = Path(halohop.__file__).parent
 
 HOSTILE = {
     "red": "\x1b[31mall is well\x1b[0m",
@@ -160,29 +160,29 @@ def test_commands_show_a_strangers_data_set_and_errors_as_text(tmp_path: Path, m
 
 
 WAYS_AROUND = {
-    "terminal/console.py": {"rich.console.Console"},
-    "cli.py": {"typer.echo"},  # the version
-    "commands/inspect.py": {"typer.echo"},  # JSON, in ASCII
-    "commands/launch.py": {"typer.echo"},  # what the user has asked to print, for programs that read it
-    "commands/compiling.py": {"typer.echo"},  # for a shell that reads it
-    "jobs/k8s/agent.py": {"print"},  # to the log of a pod
-    "jobs/ray/rank.py": {"print"},  # to the log of a rank
-    "processes/ending.py": {"print"},  # as Python prints the message of SystemExit
+    "launch/terminal/console.py": {"rich.console.Console"},
+    "launch/cli.py": {"typer.echo"},  # the version
+    "launch/commands/inspect.py": {"typer.echo"},  # JSON, in ASCII
+    "launch/commands/launch.py": {"typer.echo"},  # what the user has asked to print, for programs that read it
+    "launch/commands/compiling.py": {"typer.echo"},  # for a shell that reads it
+    "launch/jobs/k8s/agent.py": {"print"},  # to the log of a pod
+    "launch/jobs/ray/rank.py": {"print"},  # to the log of a rank
+    "launch/processes/ending.py": {"print"},  # as Python prints the message of SystemExit
+    "recipes/events.py": {"print"},  # JSON, in ASCII
+    "recipes/inference.py": {"print"},  # the usage of a program
+    "recipes/trainer.py": {"print"},  # the same
 }
 
 
-def test_text_has_no_way_around_the_console() -> None:
+def test_text_has_no_way_around_the_console_and_the_loggers() -> None:
     found: dict[str, set[str]] = {}
-    for file in LAUNCH.rglob("*.py"):
+    for file in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
-            called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
-            imported = isinstance(node, ast.ImportFrom) and node.module == "rich.console"
-            if called in ("print", "typer.echo", "click.echo"):
-                found.setdefault(str(file.relative_to(LAUNCH)), set()).add(called)
-            if called == "rich.console.Console" or (
-                isinstance(node, ast.Attribute) and ast.unparse(node) == "rich.console.Console"
-            ):
-                found.setdefault(str(file.relative_to(LAUNCH)), set()).add("rich.console.Console")
-            if imported and "Console" in {name.name for name in node.names}:
-                found.setdefault(str(file.relative_to(LAUNCH)), set()).add("rich.console.Console")
+            name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            if isinstance(node, ast.ImportFrom) and any(alias.name == "Console" for alias in node.names):
+                name = f"{node.module}.Console"
+            elif isinstance(node, ast.Attribute):
+                name = ast.unparse(node)
+            if name in ("print", "typer.echo", "click.echo", "rich.console.Console", "sys.stderr.write", "sys.stdout.write"):
+                found.setdefault(str(file.relative_to(SOURCE)), set()).add(name)
     assert found == WAYS_AROUND
