@@ -1,7 +1,5 @@
 """Batches of clusters are the oracle's, whatever the partitions, ranks and workers."""
 
-import logging
-
 import numpy as np
 import pytest
 import torch
@@ -93,7 +91,6 @@ def test_ranks_share_the_clusters(size):
 
 @pytest.mark.parametrize("name", ["one_node", "isolated", "power_law", "typed"])
 def test_metis_divides_the_graph_and_not_its_partitions(name, caplog):
-    caplog.set_level(logging.INFO, "halohop")
     tables, found = GRAPHS[name], []
     for num_parts, shard_each in ((1, False), (2, True), (8, False)):
         graph = partitioned(tables, num_parts, shard_each=shard_each)

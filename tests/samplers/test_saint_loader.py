@@ -1,7 +1,6 @@
 """GraphSAINT's samplers through PyG's arguments."""
 
 import inspect
-import logging
 
 import pytest
 import torch
@@ -132,8 +131,6 @@ def test_norms_make_sums_over_subgraphs_those_over_the_graph(data):
 
 
 def test_counts_are_kept_and_found_again(data, tmp_path, caplog):
-    caplog.set_level(logging.INFO, "halohop.samplers")
-
     def norms(source, **options):
         loader = halohop.GraphSAINTNodeSampler(source, 20, 2, 5, tmp_path / "norms", **options)
         return [(batch.n_id.tolist(), batch.node_norm.tolist(), batch.edge_norm.tolist()) for batch in loader]

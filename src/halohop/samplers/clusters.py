@@ -142,7 +142,7 @@ def _metis(graph: Graph, count: int, listed: dict[NodeType, Tensor], seed: int) 
     if count < 1:
         raise InputError(f"clusters={count}; there is at least one cluster")
     num_nodes = sum(map(len, listed.values()))
-    _LOG.info("dividing %d nodes into %d clusters with METIS", num_nodes, count)
+    _LOG.warning("dividing %d nodes into %d clusters with METIS", num_nodes, count)
     row = {}
     for name, gid in listed.items():
         row[name] = torch.empty_like(gid)

@@ -147,13 +147,13 @@ def load(path: Path, graph: Graph, nodes: RandomNodes) -> Occurrences:
 
 
 def progress_lines(what: str) -> Callable[[float], None]:
-    """Logs how much is done, a line for every tenth."""
+    """Logs how much is done, a line for every tenth, at the lowest level that Python shows by default."""
     said = -1
 
     def report(part: float) -> None:
         nonlocal said
         if int(10 * part) > said:
             said = int(10 * part)
-            _LOG.info("%s: %d %%", what, 10 * said)
+            _LOG.warning("%s: %d %%", what, 10 * said)
 
     return report

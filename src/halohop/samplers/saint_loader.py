@@ -42,7 +42,7 @@ class GraphSAINTSampler(SampledLoader):
             a node and an edge from then on.
         save_dir: a folder where the counts are kept and found again, for any partitioning. (To report the graph, all edges are
             listed once, 24 bytes each.)
-        log: whether the counting logs how far it is, at level INFO.
+        log: whether the counting logs how far it is, at level WARNING, which is shown unless you configure logging otherwise.
         kwargs: transform, seed, world, run, num_workers and the other arguments of `halohop.NeighborLoader` and of
             `torch.utils.data.DataLoader`.
 
