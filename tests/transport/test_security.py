@@ -46,6 +46,27 @@ def test_a_token_file_that_others_can_use_is_refused(tmp_path, mode, verb):
         assert load_token(link).key == TOKEN.key
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away, which only root may")
+def test_a_group_may_read_a_file_of_root(tmp_path, monkeypatch):
+    """As in a pod with fsGroup, where a mounted Secret is a link through a folder to a file of root."""
+    (tmp_path / "..2026").mkdir()
+    (tmp_path / "..data").symlink_to("..2026")
+    (tmp_path / "token").symlink_to("..data/token")
+    file = tmp_path / "..2026" / "token"
+    file.write_text("0123456789abcdef")
+    file.chmod(0o440)
+    monkeypatch.setattr(os, "geteuid", lambda: 10001)
+    assert load_token(tmp_path / "token").key == TOKEN.key
+    for mode in (0o644, 0o460, 0o402):
+        file.chmod(mode)
+        with pytest.raises(InputError, match="others can"):
+            load_token(tmp_path / "token")
+    file.chmod(0o440)
+    os.chown(file, 1, -1)  # of another user
+    with pytest.raises(InputError, match="others can read"):
+        load_token(tmp_path / "token")
+
+
 def test_a_token_may_come_from_a_pipe(tmp_path):
     """As of ``--token-file <(pass show token)``."""
     reading, writing = os.pipe()

@@ -98,11 +98,12 @@ def load_token(path: str | Path | None = None, env: Mapping[str, str] | None = N
 def _read_token(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            mode, text = os.fstat(file.fileno()).st_mode & 0o777, file.read().strip()
+            status, text = os.fstat(file.fileno()), file.read().strip()
     except OSError as error:
         raise InputError(f"cannot read the token file {path}: {error.strerror}") from error
-    if mode & 0o066:
-        verb = "read" if mode & 0o044 else "write"
+    mode, from_root = status.st_mode & 0o777, status.st_uid == 0 != os.geteuid()
+    if others := mode & (0o026 if from_root else 0o066):  # root gives a file to a group on purpose: a mounted Secret
+        verb = "read" if others & 0o044 else "write"
         raise InputError(f"others can {verb} the token in {path} (mode {mode:o}); make a new one, and chmod 600 {path}")
     try:
         return Token(text).key

@@ -150,6 +150,9 @@ def test_ranks_find_the_environment_of_torchrun_and_one_secret(stubs: Stubs, tmp
         code, output = stubs.run(text)
         assert code == 2
         assert f"others can read or write the token in {tmp_path}/secret; make a new one, and chmod 600 it" in output
+    stubs.write("stat", "#!/bin/bash\necho 440 0")
+    assert stubs.run(text.replace("EUID", "10001"))[0] == 0  # root has given it to a group, and this is another user
+    assert stubs.run(text)[0] == (2 if os.geteuid() == 0 else 0)
 
 
 SERVERS = """#!/bin/bash
