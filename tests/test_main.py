@@ -28,3 +28,24 @@ def test_a_command_without_standard_streams_has_the_null_device(tmp_path: Path) 
     closed = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", SCRIPT, str(tmp_path / "streams")]
     assert subprocess.run(closed, timeout=60, check=False).returncode == 0
     assert json.loads((tmp_path / "streams").read_text()) == [[number, "/dev/null"] for number in range(3)]
+
+
+BUG = """
+import sys
+from halohop.launch.pages import summary
+
+def summarize(*arguments, **options):
+    raise ValueError("a name: \\x1b[2J\\x9b")
+
+summary.summarize = summarize
+sys.argv[1:] = ["inspect", "parts"]
+from halohop.__main__ import main
+main()
+"""
+
+
+def test_the_traceback_of_a_bug_is_text() -> None:
+    done = subprocess.run([sys.executable, "-c", BUG], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "Traceback (most recent call last):" in done.stderr
+    assert done.stderr.endswith("ValueError: a name: \\x1b[2J\\x9b\n")

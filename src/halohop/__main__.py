@@ -21,8 +21,12 @@ def _run_command() -> None:
         if "TORCHELASTIC_RUN_ID" in os.environ:
             end_with_parent(signal.SIGTERM)  # torchrun's agent ends its ranks, unless it is killed
         from halohop.launch.cli import app
+        from halohop.launch.terminal.console import show_bug
 
-        app(prog_name="halohop", obj=signals)
+        try:
+            app(prog_name="halohop", obj=signals)
+        finally:
+            sys.excepthook = show_bug  # typer has set its own
 
 
 def _open_standard_streams() -> None:

@@ -102,20 +102,22 @@ def test_a_table_makes_room_for_what_is_escaped() -> None:
 
 def test_a_result_is_one_line_and_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     echo("a" * 300 + "\x1b[2J")
-    assert capsys.readouterr().out == "a" * 300 + "\\x1b[2J\n"
+    echo("partition 0\npartition 1")
+    assert capsys.readouterr().out == "a" * 300 + "\\x1b[2J\n" + "partition 0\\npartition 1\n"
 
 
 @pytest.mark.usefixtures("logging_as_before")
 def test_log_lines_are_escaped_with_their_tracebacks(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure(logging.INFO, {})
     try:
-        raise ValueError("c\x1b[2J")
+        raise ValueError("c\x1b[2J\n2026-11-27 ERROR fake")
     except ValueError:
         logging.getLogger("halohop.net").exception("peer says %s", "a\x9bb")
     shown = capsys.readouterr().err
     assert is_text(shown)
     assert r"peer says a\x9bb" in shown
     assert r"ValueError: c\x1b[2J" in shown
+    assert [line for line in shown.splitlines() if not line.startswith("  ")] == shown.splitlines()[:1]
 
 
 @pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
@@ -135,7 +137,7 @@ def test_an_endpoint_cannot_control_the_terminal_of_top() -> None:
 
 
 def test_commands_show_a_strangers_data_set_and_errors_as_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    evil = "x\x1b[31m[red]\x9b"
+    evil = "x\x1b[31m[red]\x9b\nerror"
     tables = GraphTables(
         nodes={evil: NodeTable(num_nodes=4, columns={evil: torch.zeros(4), f"{evil}_mask": torch.arange(4) < 2})},
         edges={(evil, evil, evil): EdgeTable(src=torch.arange(4), dst=torch.arange(4), columns={evil: torch.ones(4)})},
@@ -145,7 +147,8 @@ def test_commands_show_a_strangers_data_set_and_errors_as_text(tmp_path: Path, m
     shown = runner.invoke(cli.app, ["inspect", str(tmp_path / "parts"), "--html", str(tmp_path / "page.html")], color=True)
     assert shown.exit_code == 0
     assert is_text(shown.output)
-    assert shown.output.count(r"x\x1b[31m[red]\x9b float32") == 2
+    assert shown.output.count(r"x\x1b[31m[red]\x9b\nerror float32") == 2
+    assert not [line for line in shown.output.splitlines() if line.startswith("error")]
     assert is_text((tmp_path / "page.html").read_text())
     sums = runner.invoke(cli.app, ["sum-weights", str(tmp_path / "parts"), evil], color=True)
     assert sums.exit_code == 0
@@ -156,9 +159,13 @@ def test_commands_show_a_strangers_data_set_and_errors_as_text(tmp_path: Path, m
 
     monkeypatch.setattr("halohop.launch.pages.summary.summarize", refuse)
     error = runner.invoke(cli.app, ["inspect", "parts"], color=True)
-    assert error.output == "error: a server says x\\x1b[31m[red]\\x9b\n"
+    assert error.output == "error: a server says x\\x1b[31m[red]\\x9b\n  error\n"
 
 
+AROUND = {
+    *("print", "rich.print", "typer.echo", "typer.secho", "click.echo", "click.secho", "rich.console.Console"),
+    *("sys.stderr.write", "sys.stdout.write", "console.file.write", "traceback.print_exc", "traceback.print_exception"),
+}
 WAYS_AROUND = {
     "launch/terminal/console.py": {"rich.console.Console"},
     "launch/cli.py": {"typer.echo"},  # the version
@@ -166,6 +173,7 @@ WAYS_AROUND = {
     "launch/commands/launch.py": {"typer.echo"},  # what the user has asked to print, for programs that read it
     "launch/commands/compiling.py": {"typer.echo"},  # for a shell that reads it
     "launch/jobs/k8s/agent.py": {"print"},  # to the log of a pod
+    "launch/jobs/slurm/following.py": {"console.file.write"},  # the output of the user's own processes
     "launch/jobs/ray/rank.py": {"print"},  # to the log of a rank
     "launch/processes/ending.py": {"print"},  # as Python prints the message of SystemExit
     "recipes/events.py": {"print"},  # JSON, in ASCII
@@ -183,6 +191,6 @@ def test_text_has_no_way_around_the_console_and_the_loggers() -> None:
                 name = f"{node.module}.Console"
             elif isinstance(node, ast.Attribute):
                 name = ast.unparse(node)
-            if name in ("print", "typer.echo", "click.echo", "rich.console.Console", "sys.stderr.write", "sys.stdout.write"):
+            if name in AROUND:
                 found.setdefault(str(file.relative_to(SOURCE)), set()).add(name)
     assert found == WAYS_AROUND

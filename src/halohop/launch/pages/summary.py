@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from halohop.files.aside import leftovers, removal
-from halohop.launch.terminal.console import printable
+from halohop.launch.terminal.console import one_line
 from halohop.partitioning.building.dataset import work_folder
 from halohop.partitioning.building.report import Report
 from halohop.store.disk import held_parts, map_part, read_manifest, verify_parts
@@ -171,7 +171,12 @@ def _tables(summary: Summary) -> Table:
             columns += [f"lists ascend by {', '.join(spec['ascending'])}"] if spec.get("ascending") else []
             columns += [f"sums of {_sums(spec['weight_sums'])}"] if spec.get("weight_sums") else []
             splits = ", ".join(f"{split} {count:,}" for split, count in spec.get("splits", {}).items())
-            table.add_row(Text(printable(name), style=style), f"{spec['count']:,}", "; ".join(filter(None, columns)), splits)
+            table.add_row(
+                Text(one_line(name), style=style),
+                f"{spec['count']:,}",
+                one_line("; ".join(filter(None, columns))),
+                one_line(splits),
+            )
     return table
 
 

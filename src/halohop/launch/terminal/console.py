@@ -1,6 +1,8 @@
 """The only way of text to a terminal: names and messages of strangers cannot control it."""
 
+import traceback
 from collections.abc import Iterable
+from types import TracebackType
 from typing import Any
 
 import rich.console
@@ -23,8 +25,13 @@ class Console(rich.console.Console):
 
 
 def echo(line: object) -> None:
-    """Prints a line of a command's result to standard output."""
-    Console(soft_wrap=True).print(str(line))
+    """Prints one line of a command's result to standard output."""
+    Console(soft_wrap=True).print(one_line(str(line)))
+
+
+def show_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Prints a traceback to standard error: a replacement of `sys.excepthook`."""
+    Console(stderr=True, soft_wrap=True).print("".join(traceback.format_exception(kind, error, trace)), end="")
 
 
 def printable(text: str) -> str:
@@ -35,3 +42,13 @@ def printable(text: str) -> str:
         'a\\x1b[2J\\u202eb\n'
     """
     return "".join(mark if mark.isprintable() or mark in "\n\t" else ascii(mark)[1:-1] for mark in text)
+
+
+def one_line(text: str) -> str:
+    """`printable`, with line ends escaped, too."""
+    return printable(text).replace("\n", "\\n")
+
+
+def message(text: str) -> str:
+    """`printable`, with later lines indented, so that none of them looks like another message."""
+    return printable(text).replace("\n", "\n  ")

@@ -12,7 +12,7 @@ from rich.text import Text
 from halohop.errors import HalohopError, InputError
 from halohop.launch.options.urls import check_urls
 from halohop.launch.processes.starting import is_launched
-from halohop.launch.terminal.console import Console
+from halohop.launch.terminal.console import Console, message
 from halohop.launch.terminal.refusal import JobFailedError, RefusedError
 from halohop.launch.terminal.signals import Signals
 from halohop.launch.terminal.wording import options_of, spelled
@@ -36,8 +36,8 @@ class Commands(typer.core.TyperGroup):
             if ctx.params.get("debug"):
                 raise
             command = self.get_command(ctx, ctx.invoked_subcommand)
-            message = spelled(str(error), options_of(command.params if command else ()))
-            Console(stderr=True, soft_wrap=True).print(Text.assemble(("error: ", "bold red"), message))
+            text = spelled(str(error), options_of(command.params if command else ()))
+            Console(stderr=True, soft_wrap=True).print(Text.assemble(("error: ", "bold red"), message(text)))
             raise typer.Exit(_exit_code(error)) from error
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Mapping
 from typing import TextIO
 
-from halohop.launch.terminal.console import Console, printable
+from halohop.launch.terminal.console import Console, message
 
 LEVEL = "HALOHOP_LOG_LEVEL"
 """Environment variable with the level of a trainer's log."""
@@ -31,7 +31,7 @@ class _Stderr(logging.StreamHandler[TextIO]):
 
 class _Formatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record))
+        return message(super().format(record))
 
 
 def configure(level: int, env: Mapping[str, str] | None = None) -> None:
