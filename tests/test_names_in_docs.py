@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [Path("README.md"), Path("CONTRIBUTING.md"), *(page.relative_to(ROOT) for page in sorted((ROOT / "docs").glob("*.md")))]
+PAGES = [
+    *map(Path, ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/benchmarks/attacks.md")),
+    *(page.relative_to(ROOT) for page in sorted((ROOT / "docs").glob("*.md"))),
+]
 NAMING = {"docs/journey.md", "CONTRIBUTING.md"}
 """Pages whose every name is one of the code's."""
 FOREIGN = {"CLASS", "E", "NAME", "HALOHOP_SOAK_MINUTES", "_lid", "False", "assert", "from", "global", "import", "raise"}
@@ -16,6 +19,7 @@ FOREIGN = {"CLASS", "E", "NAME", "HALOHOP_SOAK_MINUTES", "_lid", "False", "asser
 NAME = re.compile(r'(?:\b(?:def|class)\s+|[."])(\w+)|(\w+)\s*[:=]')
 """What is defined, an attribute, or a string of one word; and what is annotated, assigned or given by keyword."""
 PATH = re.compile(r"[\w./*-]+\.(py|md)|(?:pyproject|constraints)[\w-]*\.(toml|txt)")
+TEST = re.compile(r"(tests/[\w/]+\.py)::(\w+)")
 
 
 @cache
@@ -34,9 +38,12 @@ def names() -> set[str]:
 
 
 def unknown_in(text: str, *, naming: bool) -> Iterator[str]:
-    """The spans in backticks that name what is not there; without `naming` only those that are paths."""
+    """The spans in backticks that name what is not there; without `naming` only those that are paths or tests."""
     for span in re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)):
-        if PATH.fullmatch(span):
+        if test := TEST.fullmatch(span):
+            if test[1] not in paths() or f"def {test[2]}(" not in (ROOT / test[1]).read_text():
+                yield span
+        elif PATH.fullmatch(span):
             if not any(Path(path).match(span) for path in paths()):
                 yield span
         elif naming and not span.startswith((".venv/", "make ", "ops/cpu_<")):
@@ -49,9 +56,14 @@ def test_what_a_page_names_is_there(page: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "gone", ["pyg/nothing.py", "ops/gone_*.py", "no_such_folder/", "Graph.no_such_method", "no_such_function"]
+    "gone",
+    [
+        *("pyg/nothing.py", "ops/gone_*.py", "no_such_folder/", "Graph.no_such_method", "no_such_function"),
+        *("tests/test_gone.py::test_it", "tests/test_names_in_docs.py::test_gone"),
+    ],
 )
 def test_what_is_not_there_is_found(gone: str) -> None:
     text = "`halohop` has `{}`, and `ops/rows.py` has `gather_rows`"
     assert list(unknown_in(text.format(gone), naming=True)) != []
-    assert list(unknown_in(text.format("RowQuery"), naming=True)) == []
+    for there in ("RowQuery", "tests/test_names_in_docs.py::test_what_is_not_there_is_found"):
+        assert list(unknown_in(text.format(there), naming=True)) == []
