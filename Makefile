@@ -7,7 +7,8 @@
 # make demo      set up .venv, then train on a small graph
 # make resolve   check that an index has wheels of everything in constraints.txt, on every Python that is promised
 # make site      set up .venv-site, then build the documentation as a site: build/site/index.html
-# make release   build the wheel and the source distribution into dist/ and check them, also in bare environments; uploads nothing
+# make release   build the wheel and the source distribution into dist/ and check them, also in bare environments; audit constraints.txt
+#                for known vulnerabilities, and write a list of components (SBOM); uploads nothing
 # Another interpreter than python3: make PYTHON=python3.12 test. Another number of processes: make WORKERS=4 test
 # torch's CPU build instead of the index's CUDA build: make TORCH_INDEX=https://download.pytorch.org/whl/cpu demo
 
@@ -79,7 +80,7 @@ site:
 TORCH ?=
 release:
 	$(PYTHON) -m venv --clear .venv-release
-	.venv-release/bin/pip install --quiet --disable-pip-version-check -c constraints.txt build check-wheel-contents twine
+	.venv-release/bin/pip install --quiet --disable-pip-version-check -c constraints.txt build check-wheel-contents cyclonedx-bom pip-audit twine
 	rm -rf dist
 	.venv-release/bin/python -m build --outdir dist
 	.venv-release/bin/twine check --strict dist/*

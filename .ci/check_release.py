@@ -1,10 +1,12 @@
 """Checks the files of a release: `python .ci/check_release.py dist`, after `python -m build`; `make release` does both.
 
 The wheel and the source distribution hold halohop and nothing else, with one version, which the changelog has a dated section of.
-Then the wheel is installed into bare environments, with the newest and the oldest versions of what it needs, and trains there.
+No version in constraints.txt may have a known vulnerability. Then the wheel is installed into bare environments, with the
+newest and the oldest versions of what it needs, and trains there. The components of the newest are written into dist/ as an SBOM.
 """
 
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -73,14 +75,54 @@ def changelog_faults(text: str, number: str) -> Iterator[str]:
         yield f"CHANGELOG.md: no section ## [{number}] - YYYY-MM-DD"
 
 
-def run_bare(wheel: Path, constraints: Path, torch: str | None) -> None:
+def audit_faults(code: int, output: str, errors: str) -> Iterator[str]:
+    """Vulnerabilities that pip-audit found. Prints why packages were not audited.
+
+    Args:
+        code: the exit status of pip-audit.
+        output: its standard output, JSON.
+        errors: its standard error.
+    """
+    try:
+        packages = json.loads(output)["dependencies"]
+    except (ValueError, KeyError):
+        lines = errors.strip().splitlines() or ["no output"]
+        lost = [
+            line
+            for line in lines
+            if re.search(r"connect to PyPI|not redirecting|exceptions\.\w*(Connection|Proxy|SSL|HTTP|Timeout)", line)
+        ]
+        if code == 1 and lost:
+            print(f"skipped pip-audit: {lost[-1]}", flush=True)
+        else:
+            yield f"pip-audit failed with exit status {code}: {lines[-1]}"
+        return
+    skipped = [package["skip_reason"] for package in packages if "skip_reason" in package]
+    if skipped:
+        print(f"pip-audit skipped {len(skipped)} of {len(packages)} packages, the first because: {skipped[0]}", flush=True)
+    for package in packages:
+        for fault in package.get("vulns", ()):
+            fixed = ", ".join(fault["fix_versions"]) or "no version"
+            yield f"constraints.txt: {package['name']}=={package['version']} has {fault['id']}; fixed in {fixed}"
+
+
+def audited(constraints: Path) -> Iterator[str]:
+    """Known vulnerabilities of the versions in a file, see `audit_faults`."""
+    audit = [sys.executable, "-m", "pip_audit", "--no-deps", "--disable-pip", "--progress-spinner", "off", "--format", "json"]
+    done = subprocess.run([*audit, "-r", str(constraints)], capture_output=True, text=True, timeout=600, check=False)
+    yield from audit_faults(done.returncode, done.stdout, done.stderr)
+
+
+def run_bare(wheel: Path, constraints: Path, torch: str | None, sbom: Path | None = None) -> None:
     """Installs the wheel into an environment of its own, and trains there.
 
     Args:
         wheel: the wheel.
         constraints: the versions of what it needs.
         torch: another version of torch than the one that stands there.
+        sbom: a file for the components of this environment.
     """
+    about = ["--pyproject", ROOT / "pyproject.toml", "--mc-type", "library", "--output-reproducible", "--output-file", sbom]
     with tempfile.TemporaryDirectory(prefix="halohop-release-") as place:
         folder = Path(place)
         given = constraints.read_text()
@@ -93,6 +135,7 @@ def run_bare(wheel: Path, constraints: Path, torch: str | None) -> None:
         for command in (
             [python, "-m", "pip", "install", *quiet, "-c", folder / "constraints.txt", wheel],
             [python, "-m", "pip", "check", *quiet],
+            *([[sys.executable, "-m", "cyclonedx_py", "environment", *about, python]] if sbom else ()),
             [halohop, "--version"],
             [halohop, "train", "synthetic:tiny", "--epochs", "1", "--fanout", "4,4", "--out", "run"],
         ):
@@ -114,12 +157,14 @@ def main() -> None:
         faults = [*wheel_faults(set(file.namelist()), metadata, expected, number)]
     with tarfile.open(given.dist / f"halohop-{number}.tar.gz") as archive:
         faults += sdist_faults({member.name for member in archive if member.isfile()}, expected, number)
+    faults += audited(ROOT / "constraints.txt")
     faults += changelog_faults((ROOT / "CHANGELOG.md").read_text(), number)
     if faults:
         sys.exit("\n".join(faults))
-    for name in ("constraints.txt", "constraints-oldest.txt"):
-        run_bare(wheel.absolute(), ROOT / name, given.torch)
-    print(f"halohop {number} is ready: {wheel.name} and its source distribution, in {given.dist}/")
+    sbom = given.dist.absolute() / f"halohop-{number}.cdx.json"
+    run_bare(wheel.absolute(), ROOT / "constraints.txt", given.torch, sbom)
+    run_bare(wheel.absolute(), ROOT / "constraints-oldest.txt", given.torch)
+    print(f"halohop {number} is ready: {wheel.name}, its source distribution and {sbom.name}, in {given.dist}/")
 
 
 if __name__ == "__main__":

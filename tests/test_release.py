@@ -1,6 +1,7 @@
 """What a release consists of: the checks find what is wrong with it, and the workflow that publishes it holds no secret."""
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 from types import ModuleType
@@ -78,6 +79,32 @@ def test_faults_of_a_source_distribution(check: ModuleType) -> None:
     assert "lacks halohop-1.0/LICENSE" in fewer
 
 
+def audit(*packages: dict[str, object]) -> str:
+    return json.dumps({"dependencies": packages})
+
+
+def test_vulnerabilities_end_a_release_and_a_registry_that_is_not_reached_does_not(
+    check: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sound: dict[str, object] = {"name": "numpy", "version": "2.4.6", "vulns": []}
+    unknown: dict[str, object] = {"name": "torch", "skip_reason": "Dependency not found on PyPI: torch (2.13.0)"}
+    bad = {"name": "rich", "version": "1.0", "vulns": [{"id": "PYSEC-1", "fix_versions": ["1.1", "2.0"]}]}
+    assert list(check.audit_faults(0, audit(sound, unknown), "")) == []
+    said = "pip-audit skipped 1 of 2 packages, the first because: Dependency not found on PyPI: torch (2.13.0)\n"
+    assert capsys.readouterr().out == said
+    found = list(check.audit_faults(1, audit(sound, bad), ""))
+    assert found == ["constraints.txt: rich==1.0 has PYSEC-1; fixed in 1.1, 2.0"]
+    for line in (
+        "ERROR:pip_audit._cli:Could not connect to PyPI's vulnerability feed\nERROR:pip_audit._cli:Tip: try another service",
+        "Traceback (most recent call last):\nrequests.exceptions.ProxyError: HTTPSConnectionPool(host='pypi.org', port=443)",
+    ):
+        assert list(check.audit_faults(1, "", line)) == []
+        assert capsys.readouterr().out.startswith("skipped pip-audit: ")
+    for code, error in ((2, "error: unrecognized arguments"), (1, "No module named pip_audit"), (1, "")):
+        (fault,) = check.audit_faults(code, "", error)
+        assert f"exit status {code}" in fault
+
+
 def test_the_workflow_publishes_with_a_short_lived_identity_and_no_secret() -> None:
     text = (ROOT / ".github" / "workflows" / "release.yml").read_text()
     assert "secrets." not in text
@@ -86,6 +113,9 @@ def test_the_workflow_publishes_with_a_short_lived_identity_and_no_secret() -> N
     assert "id-token" not in build
     assert re.search(r"environment:\n\s+name: pypi\n", publish)
     assert "id-token: write" in publish
+    uploaded = re.search(r"name: dist\n\s+path: \|\n((?:\s+dist/\S+\n)+)", build)
+    assert uploaded is not None
+    assert uploaded.group(1).split() == ["dist/*.whl", "dist/*.tar.gz"]  # PyPI refuses other files, such as an SBOM
     used = re.findall(r"uses: (\S+)", text)
     assert "pypa/gh-action-pypi-publish" in {action.split("@")[0] for action in used}
     assert [action for action in used if not re.search(r"@(v\d+\.\d+\.\d+|[0-9a-f]{40})$", action)] == []
