@@ -163,6 +163,9 @@ def main() -> None:
         sys.exit("\n".join(faults))
     sbom = given.dist.absolute() / f"halohop-{number}.cdx.json"
     run_bare(wheel.absolute(), ROOT / "constraints.txt", given.torch, sbom)
+    components = json.loads(sbom.read_text())
+    components["metadata"]["component"]["version"] = number  # pyproject.toml has none
+    sbom.write_text(json.dumps(components, indent=2))
     run_bare(wheel.absolute(), ROOT / "constraints-oldest.txt", given.torch)
     print(f"halohop {number} is ready: {wheel.name}, its source distribution and {sbom.name}, in {given.dist}/")
 
