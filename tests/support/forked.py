@@ -68,6 +68,11 @@ class Forked:
             os.kill(self.pid, signal.SIGUSR1)
             self._process.join(1.0)
 
+    def send_signal(self, number: int) -> None:
+        """Sends it a signal, if it still runs."""
+        if self._process.is_alive():
+            os.kill(self.pid, number)
+
     def kill(self) -> None:
         """Ends it by SIGKILL, if it still runs."""
         self._process.kill()

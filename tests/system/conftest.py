@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from halohop.testing.graphs import ring
 from halohop.testing.worlds import environment
+from tests.support.forked import Forked
 from tests.support.hosts import Host, joined
 
 
@@ -58,24 +58,23 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def start(parts) -> Iterator[Any]:
     """Starts a server and waits until it says where it answers."""
-    running: list[subprocess.Popen[str]] = []
+    running: list[Forked] = []
 
     def begin(
         partitions: str, listen: str = "127.0.0.1:0", peers: str = "", *more: str, path: Path = parts
-    ) -> tuple[subprocess.Popen[str], str]:
+    ) -> tuple[Forked, str]:
         options = ["--partitions", partitions, "--listen", listen, "--peers", peers, *more]
-        command = [sys.executable, "-m", "halohop", "serve", str(path), *options]
-        process = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True)
+        process = Forked("halohop.__main__", ["serve", str(path), *options], environment())
         running.append(process)
-        assert process.stderr is not None
         line = process.stderr.readline()
         told = f"serving partitions {', '.join(partitions.split(','))} of {path} at tcp://127.0.0.1:"
         if not line.startswith(told):
             process.kill()
-            pytest.fail(line + process.communicate(timeout=60)[1])
+            pytest.fail(line + process.stderr.read())
         return process, line.split()[-1]
 
     yield begin
     for process in running:
         process.kill()
-        process.communicate(timeout=60)
+        process.wait(60)
+        process.close()
