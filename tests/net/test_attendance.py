@@ -140,3 +140,29 @@ def test_over_at_a_server_that_was_started_again(clock, expected):
 def test_a_number_of_clients_that_is_none(expected):
     with pytest.raises(InputError, match=f"clients={expected!r}; a server expects at least one"):
         Attendance(lease_seconds=1.0, expected=expected)
+
+
+@pytest.mark.parametrize("expected", [None, 3, "jobs"])
+def test_names_of_those_that_left_are_forgotten(clock, expected):
+    """Any number of clients may come and go, each in a job of its own."""
+    attendance = Attendance(lease_seconds=60.0, expected=expected, clock=clock)
+    for number in range(3000):
+        request = AttendRequest(client=f"client {number}", job=f"job {number}", size=2)
+        attendance.answer(request)
+        attendance.answer(replace(request, rank=0, leaves=True))
+    attendance.answer(AttendRequest(client="lost", job="lost", size=2))
+    clock.now = 60.0
+    attendance.sweep()
+    kept = [value for value in vars(attendance).values() if isinstance(value, set | dict)]
+    assert sum(map(len, kept)) <= (1024 if expected == "jobs" else expected or 0)
+
+
+def test_clients_and_jobs_are_counted_up_to_a_number(attendance):
+    for number in range(16_384):
+        attendance.answer(AttendRequest(client=f"client {number}"))
+    with pytest.raises(InputError, match="this server has 16384 clients, the most that it counts; close some"):
+        attendance.answer(AttendRequest(client="one more"))
+    for number in range(1024):
+        attendance.answer(AttendRequest(client="client 0", job=f"job {number}", size=1))
+    with pytest.raises(InputError, match="this server has 1024 jobs, the most that it numbers; end some"):
+        join(attendance, "client 0")

@@ -13,7 +13,8 @@ import pytest
 import torch
 
 import halohop
-from halohop.errors import ClusterError, InputError, PeerLostError, RemoteError
+from halohop.errors import ClusterError, InputError, PeerLostError, ProtocolError, RemoteError
+from halohop.net.attendance import AttendRequest
 from halohop.net.directory import PeerDirectory
 from halohop.net.finders import Listed
 from halohop.net.introductions import Introductions
@@ -322,3 +323,30 @@ def test_peers_that_are_no_addresses_are_refused(start):
 def test_a_partition_that_nobody_knows_of_is_named(start):
     with pytest.raises(ClusterError, match=r"partitions \[2\] were found at no server within 1 s"):
         halohop.connect([start([0, 1]).address], token=TOKEN, limits=LIMITS, deadline=1)
+
+
+def test_addresses_that_a_peer_reports_take_few_threads_and_descriptors(start):
+    """Somebody listens at each of them, and answers nothing. A real server among them is found nevertheless."""
+    first, hidden = start([0], limits=Limits(attempt_seconds=30.0)), start([1])
+    with (
+        socket.create_server(("0.0.0.0", 0), backlog=512) as listener,
+        connect(first.address, codec=server_codec(), token=TOKEN, limits=LIMITS) as channel,
+    ):
+        channel.call(MeetRequest())
+        threads, descriptors = threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
+        addresses = [f"127.0.1.{number}:{listener.getsockname()[1]}" for number in range(200)]
+        for address in [*addresses[:3], hidden.address, *addresses[3:]]:
+            channel.call(MeetRequest(address=address.removeprefix("tcp://")))
+        eventually(lambda: known_to(first) == {hidden.address})
+        assert threading.active_count() <= threads + 12  # four connections, and what both servers begin meanwhile
+        assert len(list(Path("/proc/self/fd").iterdir())) <= descriptors + 40
+
+
+def test_names_of_any_length_do_not_reach_the_server(start):
+    server = start([0])
+    with connect(server.address, codec=server_codec(), token=TOKEN, limits=LIMITS) as channel:
+        long = "x" * 2**21
+        for request in (AttendRequest(client=long), AttendRequest(client="a", job=long), MeetRequest(address=long)):
+            with pytest.raises(ProtocolError, match=r"malformed .*length <= 300"):
+                channel.call(request)
+        assert server.statistics()["clients"] == 0

@@ -145,6 +145,8 @@ def test_what_a_job_refuses(start: Start) -> None:
             third.join("papers", clients=2)
         with pytest.raises(InputError, match="give a job a name, and at least one client"):
             third.join("", clients=2)
+        with pytest.raises(InputError, match="at most 300 characters and 65536 clients"):
+            third.join("x" * 301, clients=2)
         other.close()
         assert third.join("papers", clients=2).rank == 0  # who leaves makes room at once
 

@@ -43,3 +43,15 @@ def test_after_the_end_nothing_is_called_and_no_thread_is_left():
     deadlines.set("late", 0.0, lambda: 1 / 0)
     deadlines.close()
     assert not any(thread.name == "test-deadlines" for thread in threading.enumerate())
+
+
+def test_a_deadline_in_years_does_not_end_the_thread():
+    """A peer names it, and no clock of the system reaches so far."""
+    over: queue.Queue[str] = queue.Queue()
+    deadlines = Deadlines(name="test-deadlines")
+    try:
+        deadlines.set("never", 1e300, lambda: over.put("never"))
+        deadlines.set("soon", 0.05, lambda: over.put("soon"))
+        assert over.get(timeout=within(5.0)) == "soon"
+    finally:
+        deadlines.close()

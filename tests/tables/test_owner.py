@@ -2,11 +2,13 @@
 
 import threading
 from concurrent.futures import Future
+from dataclasses import replace
 
 import pytest
 import torch
 
 from halohop.errors import ClusterError, DeadlineExceededError, IdError, InputError, SchemaError
+from halohop.tables.change_messages import AbortRequest, ApplyRequest, LeaveRequest, TrainRequest
 from halohop.tables.messages import (
     DropTableRequest,
     FilledRequest,
@@ -262,3 +264,40 @@ def test_a_client_that_makes_rows_and_is_silent_is_replaced(owner, monkeypatch):
     Client("other").put(owner, "write", share(range(10), 3.0))
     ask(owner, FilledRequest(name="x", parts=(0, 1), sender="other"))
     assert read(owner, gid=[4]).tolist() == [[3, 3]]
+
+
+def test_what_is_kept_for_steps_to_come_is_bounded(owner):
+    """A peer that skips steps, or leaves rounds of which nobody has heard."""
+    make(owner, spec_of())
+    ranks = Ranks([owner], 2)
+    moment = replace(ranks.step(0, 0, share([0], 1.0)).moment, index=70_000)
+    far = "more than 65536 ahead of step of optimizer"
+    for request in (
+        replace(ranks.step(0, 0, share([0], 1.0)), moment=moment),
+        ApplyRequest(moment=moment),
+        AbortRequest(moment=moment, reason="none"),
+        LeaveRequest(moment=replace(moment, round=70_000, index=0)),
+    ):
+        with pytest.raises(InputError, match=far):
+            ask(owner, request)
+    with pytest.raises(InputError, match="ranks are 0 to 1"):
+        ask(owner, LeaveRequest(moment=replace(moment, rank=7, index=0)))
+
+
+def test_an_optimizer_of_no_table_is_not_kept(owner):
+    make(owner, spec_of())
+    moment = replace(Ranks([owner], 1).step(0, 0, share([0], 1.0)).moment, group="of nothing", session="")
+    with pytest.raises(InputError, match="name it, and a table at least"):
+        ask(owner, TrainRequest(moment=moment, rules={}, sender="s"))
+
+
+def test_clients_that_write_are_remembered_up_to_a_number(owner, monkeypatch):
+    monkeypatch.setattr("halohop.tables.owner._MOST_CLIENTS", 2)
+    make(owner, spec_of())
+    first = Client("first")
+    for client in (first, Client("second")):
+        client.put(owner, "add", share([0], 1.0))
+    with pytest.raises(ClusterError, match="2 clients have written to tables lately, the most that an owner remembers"):
+        Client("third").put(owner, "add", share([0], 1.0))
+    first.put(owner, "add", share([0], 1.0))
+    assert read(owner, gid=[0]).tolist() == [[3.0, 3.0]]

@@ -4,6 +4,7 @@ from torch import Tensor
 
 from halohop.cluster.connections import Connections, JobServers, ServerCard
 from halohop.errors import InputError
+from halohop.store.requests import MAX_NAME, MAX_RANKS
 from halohop.typing import NodeType
 from halohop.world import World
 
@@ -39,8 +40,11 @@ class Jobs:
             ...         len(loader)
             150
         """
-        if clients < 1 or not job:
-            raise InputError(f"job={job!r} with clients={clients}; give a job a name, and at least one client")
+        if not 1 <= clients <= MAX_RANKS or not 1 <= len(job) <= MAX_NAME:
+            raise InputError(
+                f"job={job[:MAX_NAME]!r} with clients={clients}; give a job a name, and at least one client (at most {MAX_NAME} "
+                f"characters and {MAX_RANKS} clients)"
+            )
         number = self._job_servers().join(job, clients, rank)
         return World(rank=number, size=clients)
 

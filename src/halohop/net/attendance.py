@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from halohop.errors import InputError
-from halohop.store.requests import Request
+from halohop.store.requests import Name, Ranks, Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,17 +38,22 @@ class AttendRequest(Request[AttendReply]):
         leaves: it asks for nothing more.
     """
 
-    client: str
-    job: str = ""
-    size: int = 0
+    client: Name
+    job: Name = ""
+    size: Ranks = 0
     rank: int = -1
     leaves: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+_MOST_CLIENTS, _MOST_JOBS = 16_384, 1_024
+"""That a server numbers and counts at a time."""
+
+
+@dataclass(slots=True, kw_only=True)
 class _Job:
     size: int
     clients: dict[int, str] = field(default_factory=dict)  # by number
+    taken: set[int] = field(default_factory=set)  # numbers that were taken, and perhaps left again
 
 
 Expected = int | Literal["jobs"] | None
@@ -58,8 +63,9 @@ Expected = int | Literal["jobs"] | None
 class Attendance:
     """The clients of a server, as long as they are heard of, and their numbers in the jobs that they share.
 
-    A client that was not heard of for a lease is lost, and its number is free for another one. What is kept here can be lost with
-    the server: clients say their numbers again with every request.
+    A client that was not heard of for a lease is lost, and its number is free for another one. A job is
+    forgotten with its last client, unless the server waits for a job. What is kept here can be lost with the server: clients say
+    their numbers again with every request.
 
     Args:
         lease_seconds: see above.
@@ -87,10 +93,9 @@ class Attendance:
         self.over = threading.Event()
         self._lease, self._expected, self._clock = lease_seconds, expected, clock
         self._lock = threading.Lock()
-        self._come: set[str] = set()
+        self._come: set[str] = set()  # of the expected number of clients
         self._heard: dict[str, float] = {}
         self._jobs: dict[str, _Job] = {}
-        self._joined: dict[str, set[int]] = {}  # the numbers of each job that were taken, and perhaps left again
         self._complete = False  # a job has had all of its clients
 
     def __len__(self) -> int:
@@ -98,16 +103,23 @@ class Attendance:
         return len(self._heard)
 
     def answer(self, request: AttendRequest) -> AttendReply:
-        """Notes that a client is there, or leaves."""
+        """Notes that a client is there, or leaves.
+
+        Raises:
+            InputError: too many clients or jobs are there.
+        """
         with self._lock:
             self._forget_lost()
-            self._come.add(request.client)  # also one that leaves a server that was started again meanwhile
+            if isinstance(self._expected, int) and len(self._come) < self._expected:
+                self._come.add(request.client)  # also one that leaves a server that was started again meanwhile
             if request.leaves:
-                if request.job:
-                    self._took(request.job, request.size, request.rank)
+                if self._waits_for_job and request.job and 0 <= request.rank < request.size:
+                    self._take(self._job(request), request.rank)
                 self._forget(request.client)
                 self._look()
                 return AttendReply(lease_seconds=self._lease)
+            if request.client not in self._heard and len(self._heard) >= _MOST_CLIENTS:
+                raise InputError(f"this server has {_MOST_CLIENTS} clients, the most that it counts; close some first")
             self._heard[request.client] = self._clock()
             rank, refusal = self._place(request) if request.job else (-1, "")
             return AttendReply(rank=rank, refusal=refusal, lease_seconds=self._lease)
@@ -119,7 +131,7 @@ class Attendance:
             self._look()
 
     def _place(self, request: AttendRequest) -> tuple[int, str]:
-        job = self._jobs.setdefault(request.job, _Job(size=request.size))
+        job = self._job(request)
         named = f"job {request.job!r}"
         if job.size != request.size:
             return -1, f"{named} has {job.size} clients, but this one says {request.size}; give all clients of a job one number"
@@ -134,13 +146,24 @@ class Attendance:
         if job.clients.get(wanted, request.client) != request.client or mine not in (-1, wanted):
             return -1, f"rank={wanted} of {named} is another client's, which is there; leave it out, and get a free one"
         job.clients[wanted] = request.client
-        self._took(request.job, job.size, wanted)
+        self._take(job, wanted)
         return wanted, ""
 
-    def _took(self, job: str, size: int, rank: int) -> None:
-        joined = self._joined.setdefault(job, set())
-        joined.add(rank)
-        self._complete |= len(joined) >= size
+    def _job(self, request: AttendRequest) -> _Job:
+        """The job that a request names: one that is there, or a new one. One that all have left may begin with another size."""
+        job = self._jobs.get(request.job)
+        if job is None and len(self._jobs) >= _MOST_JOBS:
+            idle = next((name for name, job in self._jobs.items() if not job.clients), None)
+            if idle is None:
+                raise InputError(f"this server has {_MOST_JOBS} jobs, the most that it numbers; end some first")
+            del self._jobs[idle]
+        if job is None or (not job.clients and job.size != request.size):
+            job = self._jobs[request.job] = _Job(size=request.size)
+        return job
+
+    def _take(self, job: _Job, rank: int) -> None:
+        job.taken.add(rank)
+        self._complete |= len(job.taken) >= job.size
 
     def _forget_lost(self) -> None:
         ended = self._clock() - self._lease
@@ -152,8 +175,12 @@ class Attendance:
         for name, job in list(self._jobs.items()):
             for rank in [rank for rank, other in job.clients.items() if other == client]:
                 del job.clients[rank]
-            if not job.clients:
+            if not job.clients and not self._waits_for_job:
                 del self._jobs[name]
+
+    @property
+    def _waits_for_job(self) -> bool:
+        return self._expected == "jobs" and not self._complete
 
     def _look(self) -> None:
         have_come = self._complete if isinstance(self._expected, str) else len(self._come) >= (self._expected or math.inf)

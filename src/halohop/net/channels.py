@@ -49,7 +49,9 @@ class Channels:
             if self._closed:
                 raise TransportError(f"the connections are closed, so {address} cannot be asked")
             if address not in self._by_address:
-                number = self._numbers.setdefault(address, len(self._numbers))
+                number = self._numbers.get(address)
+                if number is None:
+                    number = self._numbers[address] = min({*range(len(self._numbers) + 1)} - {*self._numbers.values()})
                 self._by_address[address] = connect(
                     address,
                     codec=server_codec(),
@@ -72,16 +74,18 @@ class Channels:
         """Closes the channel to a server that is not asked."""
         with self._lock:
             channel = self._by_address.pop(plain(address), None)
+            self._numbers.pop(plain(address), None)
             if channel is not None:
                 self._lent.discard(channel)
         if channel is not None:
             channel.close()
 
-    def forget_unused(self, addresses: Collection[str]) -> None:
-        """Closes those to servers at none of some addresses that nothing uses."""
+    def forget_unused(self, addresses: Collection[str], among: Collection[str] | None = None) -> None:
+        """Closes those to servers at none of some addresses that nothing uses: all, or `among` some."""
         with self._lock:
             used = self._lent | {asked.channel for asked in self._asked}
             gone = [address for address, channel in self._by_address.items() if address not in addresses and channel not in used]
+            gone = [address for address in gone if among is None or address in among]
         for address in gone:
             self.forget(address)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,6 +25,10 @@ _TICKS = 5
 """In the time that an attempt takes."""
 _OUTSIDE = ("192.0.2.1", "2001:db8::1")
 """Addresses that are in no network (RFC 5737, 3849): the way there is that to most hosts."""
+_MOST = 1024
+"""Servers that are known, and addresses that others reported and that are still to be tried."""
+_AT_ONCE = 4
+"""Connections to addresses that others reported: each takes a thread."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -52,11 +57,13 @@ class PeerDirectory:
         self._lease = lease_seconds
         self._me = me
         self._patience = servers.limits.attempt_seconds
-        self._known: Leased[str, MeetReply] = Leased()
+        self._known: Leased[str, MeetReply] = Leased(most=_MOST)
         self._channels = Channels(servers, None if dataset is None else Identity(dataset=dataset))
         self._lock = threading.Lock()  # over the rest
         self._found: tuple[str, ...] | None = None  # what the finder returned last
         self._greeted: set[Channel] = set()
+        self._reported: dict[str, None] = {}  # addresses to be tried, the first reported first
+        self._trying: set[str] = set()
         self._own = ""
         self._mine: set[str] = set()
         self._ticks = 0
@@ -165,9 +172,12 @@ class PeerDirectory:
         """Asks all servers whether they are there, and which others they know. Their answers come later."""
         self._known.sweep(self._lease)
         wanted = self.addresses()
-        self._channels.forget_unused(wanted)
+        with self._lock:
+            trying = tuple(self._trying)
+        self._channels.forget_unused((*wanted, *trying))
         for address in wanted:
-            self._greet(address, announce=True)
+            if not self._channels.closed:
+                self._greet(self._channels.open(address, keep=False), address)
 
     def meet(self, request: MeetRequest) -> MeetReply:
         """What a server answers. A stranger that says it is one, too, is asked itself."""
@@ -175,25 +185,19 @@ class PeerDirectory:
         address = plain(request.address)
         # Before it knows its own address, a server would take itself for another one of which it hears.
         if self._own and address and self._known.get(address) is None:
-            self._greet(address, announce=False)
+            self._try([address])
         return replace(self._me, addresses=tuple(self._known.keys()))
 
     def lately(self, seconds: float) -> dict[str, MeetReply]:
         """Those that were heard of within some seconds, by address."""
         return self._known.used_within(seconds)
 
-    def _greet(self, address: str, *, announce: bool) -> None:
-        with self._lock:
-            if self._channels.closed or address in self._mine:
-                return
-        self._greet_over(self._channels.open(address, keep=False), address, announce=announce)
-
-    def _greet_over(self, channel: Channel, address: str, *, announce: bool) -> None:
+    def _greet(self, channel: Channel, address: str) -> None:
         with self._lock:
             if channel in self._greeted:
                 return
             self._greeted.add(channel)
-        request = MeetRequest(address=self._reached_from(parsed(address)[0]) if announce else "")
+        request = MeetRequest(address=self._reached_from(parsed(address)[0]))
         channel.submit(request, seconds=self._patience).add_done_callback(lambda done: self._answered(channel, done))
 
     def _answered(self, channel: Channel, done: "Future[Any]") -> None:
@@ -205,13 +209,42 @@ class PeerDirectory:
         address = plain(channel.address)
         if self._me is not None and reply.server == self._me.server:
             with self._lock:
-                self._mine.add(address)
+                self._mine.update([address] if len(self._mine) < _MOST else [])
             return
         known = self._known.keys()
         self._known.put(address, reply)
-        for other in {*map(plain, reply.addresses)} - {address, *known}:
-            with suppress(InputError, TransportError):  # what it says is no address; or the directory was closed meanwhile
-                self._greet(other, announce=False)
+        self._try([other for other in reply.addresses if other not in {address, *known}])
+
+    def _try(self, addresses: Sequence[str]) -> None:
+        """Greets the servers at addresses that another one reported, a few at a time; connections to no server are closed."""
+        with self._lock:
+            for address in addresses:
+                if len(self._reported) < _MOST and address not in self._trying:
+                    with suppress(InputError):  # it is not an address
+                        self._reported[plain(address)] = None
+        while (address := self._next_reported()) is not None:
+            with suppress(TransportError):  # the directory was closed meanwhile
+                channel = self._channels.open(address, keep=False)
+                asked = channel.submit(MeetRequest(), seconds=self._patience, once=True)
+                asked.add_done_callback(partial(self._tried, channel, address))
+
+    def _next_reported(self) -> str | None:
+        """The next address to try, unless as many as may be are being tried."""
+        with self._lock:
+            while self._reported and len(self._trying) < _AT_ONCE and not self._channels.closed:
+                address = next(iter(self._reported))
+                del self._reported[address]
+                if address not in self._mine and address not in self._trying:
+                    self._trying.add(address)
+                    return address
+            return None
+
+    def _tried(self, channel: Channel, address: str, done: "Future[Any]") -> None:
+        with self._lock:
+            self._trying.discard(address)
+        self._answered(channel, done)
+        self._channels.forget_unused(self._known.keys(), [address])
+        self._try([])
 
     def _announce(self) -> None:
         if self._announcer is not None and self._me is not None:
@@ -246,7 +279,7 @@ class PeerDirectory:
         for address, channel in taken.items():
             self._channels.is_at(address, channel)
         for each in lost:
-            self._greet_over(each.channel, each.channel.address, announce=True)
+            self._greet(each.channel, each.channel.address)
         if lost:
             self.greet()
         for each in lost:

@@ -23,6 +23,8 @@ _LOG = logging.getLogger(__name__)
 _LOOKS = 5
 """How often in the time of an attempt servers are asked which others they know."""
 _MOMENT = 0.01
+_MOST = 1024
+"""Addresses that are asked."""
 
 
 class Introductions:
@@ -182,7 +184,7 @@ class Introductions:
 
     def _find(self, addresses: Sequence[str] | None = None) -> None:
         for address in self._directory.addresses() if addresses is None else addresses:
-            if address not in self._addresses:
+            if address not in self._addresses and len(self._addresses) < _MOST:
                 self._ask(address)
 
     def _look_further(self) -> None:

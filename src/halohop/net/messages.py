@@ -9,7 +9,7 @@ from halohop.net.attendance import AttendRequest
 from halohop.net.seed_files import SeedsRequest
 from halohop.sampling.remote import BatchRequest
 from halohop.store import requests
-from halohop.store.requests import Request
+from halohop.store.requests import Name, Request
 from halohop.tables import change_messages, messages
 from halohop.transport import Codec
 
@@ -59,14 +59,14 @@ class MeetReply:
 
     server: str
     parts: tuple[int, ...]
-    addresses: tuple[str, ...] = ()
+    addresses: tuple[Name, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeetRequest(Request[MeetReply]):
     """Asks a server whether it is there, and which others it knows; says where the asker serves, if it does."""
 
-    address: str = ""
+    address: Name = ""
 
 
 def server_codec() -> Codec:

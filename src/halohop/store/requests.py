@@ -7,8 +7,9 @@ twice: they are answered alike, and what they do is done once. So a retry is saf
 
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Annotated, Generic, Protocol, TypeVar
 
+import msgspec
 from torch import Tensor
 
 from halohop import ops
@@ -16,6 +17,18 @@ from halohop.store.draw import Draw
 from halohop.typing import NodeType, Relation, TableKey
 
 Reply = TypeVar("Reply", covariant=True)
+
+MAX_NAME = 300
+"""Characters of a name or an address in a message."""
+MAX_RANKS = 2**16
+"""Processes that share a job or an optimizer."""
+
+Name = Annotated[str, msgspec.Meta(max_length=MAX_NAME)]
+"""A name that its reader may keep. A message with a longer one is refused when it is read."""
+Ranks = Annotated[int, msgspec.Meta(ge=0, le=MAX_RANKS)]
+"""A number of processes, with the same check."""
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=604_800)]
+"""A time for which its reader keeps something, with the same check."""
 
 
 class Request(Generic[Reply]):

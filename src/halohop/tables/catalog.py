@@ -17,6 +17,8 @@ from halohop.tables.rules import Rule
 from halohop.tables.spec import TableSpec
 from halohop.tables.table import Table
 
+_MOST = 4096
+
 
 class Catalog:
     """Makes, finds and forgets tables. All methods may be called from any thread.
@@ -74,6 +76,8 @@ class Catalog:
         """
         with self._lock:
             table = self._tables.get(spec.name)
+            if table is None and len(self._tables) >= _MOST:
+                raise InputError(f"{_MOST} tables are here, the most that an owner has; drop some, then make {spec.name!r}")
             if table is None:
                 table = self.new(spec, parts)
                 if spec.begin.kind == "given":

@@ -6,6 +6,7 @@ from typing import Literal
 from torch import Tensor
 
 from halohop import ops
+from halohop.store.requests import Name, Ranks, Seconds
 from halohop.tables.messages import TableRequest
 from halohop.tables.rule_spec import RuleSpec
 
@@ -26,10 +27,10 @@ class Moment:
             index again. Writes of one client have round 0, may arrive in any order, and may be tried again.
     """
 
-    group: str
-    session: str
+    group: Name
+    session: Name
     rank: int
-    size: int
+    size: Ranks
     round: int
     index: int
 
@@ -100,7 +101,7 @@ class ChangeRequest(TableRequest[Changed]):
     alone: bool
     norm: bool = False
     max_norm: float = 0.0
-    seconds: float = 60.0
+    seconds: Seconds = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,4 +177,4 @@ class TrainRequest(TableRequest[Training]):
 
     moment: Moment
     rules: dict[str, RuleSpec]
-    sender: str
+    sender: Name

@@ -7,13 +7,15 @@ from concurrent.futures import Future
 from functools import partial
 
 from halohop import ops
-from halohop.errors import ClusterError, DeadlineExceededError
+from halohop.errors import ClusterError, DeadlineExceededError, InputError
 from halohop.tables.change_messages import Applied, Changed, ChangeRequest, Moment
 from halohop.tables.deadlines import Deadlines
 from halohop.tables.pending import Change, Failing, Outcomes, Stage, again, overdue
 from halohop.tables.plan import planned
 from halohop.tables.table import Table
-from halohop.tables.turns import Place, Turns
+from halohop.tables.turns import WINDOW, Place, Turns
+
+_MOST_PENDING = 4096
 
 
 class Ledger:
@@ -55,7 +57,7 @@ class Ledger:
             ClusterError: the change will not happen, or the rank has left its round before.
             DeadlineExceededError: the change did not happen in time.
         """
-        place = _place(moment)
+        place = self._place(moment)
         with self._lock:
             if self.turns.has_left(moment.rank, place):
                 raise ClusterError(f"rank {moment.rank} has left its round before {self._named(place)}, and sends a share of it")
@@ -73,7 +75,7 @@ class Ledger:
             DeadlineExceededError: names the ranks that did not come.
         """
         future: Future[Changed] = Future()
-        place, rank = _place(request.moment), request.moment.rank
+        place, rank = self._place(request.moment), request.moment.rank
         is_whole, differs = False, ""
         with self._lock:
             self._used_until = time.monotonic() + request.seconds
@@ -82,6 +84,8 @@ class Ledger:
                 return future
             change = self._pending.get(place)
             if change is None:
+                if len(self._pending) >= _MOST_PENDING:
+                    raise ClusterError(f"{self._named(place)} is refused: {_MOST_PENDING} before it are not done; wait for some")
                 change = self._pending[place] = Change(request)
             if (new := rank not in change.shares) and not (differs := self._differs(change, request)):
                 self.ranks.add(rank)
@@ -107,7 +111,7 @@ class Ledger:
             ClusterError: not all shares are here, or it will not happen.
         """
         future: Future[Applied] = Future()
-        place = _place(moment)
+        place = self._place(moment)
         with self._lock:
             if (done := self._past(place)) is not None:
                 future.set_result(Applied(steps=done.steps))
@@ -129,7 +133,7 @@ class Ledger:
         Raises:
             ClusterError: the change was applied.
         """
-        place = _place(moment)
+        place = self._place(moment)
         with self._lock:
             change = self._pending.get(place)
             is_applied = change is not None and change.stage is Stage.APPLYING
@@ -145,7 +149,7 @@ class Ledger:
         Raises:
             ClusterError: it has sent a share of one of them, or left the round at another place.
         """
-        (round_, first), rank = _place(moment), moment.rank
+        (round_, first), rank = self._place(moment), moment.rank
         with self._lock:
             self._require_open()
             for place, change in self._pending.items():
@@ -172,7 +176,7 @@ class Ledger:
 
     def refuse(self, moment: Moment, error: Exception) -> None:
         """A rank's share was refused: the change will not happen, and other ranks hear why."""
-        place = _place(moment)
+        place = self._place(moment)
         text = f"{self._named(place)} will not happen: the share of rank {moment.rank} was refused: {error}"
         self.fail(place, partial(ClusterError, text))
 
@@ -238,7 +242,9 @@ class Ledger:
         if wants[0] == wants[1] and first.max_norm == request.max_norm:
             return ""
         asked = zip((first.moment.rank, request.moment.rank), wants, strict=True)
-        return f"ranks differ in {self._named(_place(first.moment))}: " + "; ".join(f"rank {rank} {how}" for rank, how in asked)
+        return f"ranks differ in {self._named(self._place(first.moment))}: " + "; ".join(
+            f"rank {rank} {how}" for rank, how in asked
+        )
 
     def _is_whole(self, place: Place, change: Change) -> bool:
         """Whether the caller is to prepare it. The lock is held."""
@@ -305,6 +311,12 @@ class Ledger:
     def _named(self, place: Place) -> str:
         return f"{self._label} {place[1]}" + (f" of round {place[0]}" if place[0] else "")
 
-
-def _place(moment: Moment) -> Place:
-    return moment.round, moment.index
+    def _place(self, moment: Moment) -> Place:
+        """
+        Raises:
+            InputError: it is so far ahead of the next change that it is not kept until then.
+        """
+        place, now = (moment.round, moment.index), self.turns.next
+        if now is not None and max(place[0] - now[0], place[1] - (now[1] if place[0] == now[0] else 0)) > WINDOW:
+            raise InputError(f"{self._named(place)} is more than {WINDOW} ahead of {self._named(now)}; make the steps before it")
+        return place

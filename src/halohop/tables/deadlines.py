@@ -82,6 +82,6 @@ class Deadlines:
                 now = time.monotonic()
                 if over := [key for key, (until, _) in self._until.items() if until <= now]:
                     return [self._until.pop(key)[1] for key in over]
-                self._looks_at = min((until for until, _ in self._until.values()), default=now + _LONGEST)
+                self._looks_at = min([now + _LONGEST, *(until for until, _ in self._until.values())])
                 self._changed.wait(self._looks_at - now)
             return None

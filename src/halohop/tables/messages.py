@@ -6,7 +6,7 @@ from torch import Tensor
 
 from halohop import ops
 from halohop.store.checksums import FileRecord
-from halohop.store.requests import Reply, Request
+from halohop.store.requests import Name, Reply, Request
 from halohop.tables.rule_spec import RuleSpec
 from halohop.tables.spec import TableSpec
 
@@ -60,7 +60,7 @@ class MakeTableRequest(TableRequest[TableMade]):
     """
 
     spec: TableSpec
-    sender: str
+    sender: Name
     parts: tuple[int, ...] = ()
 
 
@@ -75,7 +75,7 @@ class FilledRequest(TableRequest[TableFilled]):
 
     name: str
     parts: tuple[int, ...]
-    sender: str
+    sender: Name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +222,7 @@ class LoadTablesRequest(TableRequest[TablesLoaded]):
         only_check: compares the files with their checksums, and changes nothing.
     """
 
-    token: str
+    token: Name
     folder: str
     tables: tuple[SavedTable, ...]
     only_check: bool

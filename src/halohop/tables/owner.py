@@ -54,6 +54,10 @@ from halohop.tables.turns import AnyOrder
 from halohop.telemetry import Gauge
 from halohop.uninterrupted import uninterrupted
 
+_MOST_CLIENTS = 16_384
+_MOST_REASON = 2_000
+"""Characters."""
+
 
 class Owner:
     """The tables of some partitions, and those who change them. All methods may be called from any thread.
@@ -125,20 +129,23 @@ class Owner:
                 return self._checkpoints.answer(request)
         raise SchemaError(f"an owner of tables cannot answer {type(request).__name__}")
 
-    def _answer_rank(self, request: TableRequest[Any]) -> object:
+    def _answer_rank(self, request: ChangeRequest | ApplyRequest | AbortRequest | LeaveRequest | TrainRequest) -> object:
+        moment = request.moment
+        if not 0 <= moment.rank < moment.size or moment.round < 0 or moment.index < 0:
+            raise InputError(f"{moment}: ranks are 0 to {moment.size - 1}, rounds and indices 0, 1, ...")
         match request:
             case ChangeRequest():
                 return self._change(request)
             case ApplyRequest():
                 return self._ledger(request.moment).apply(request.moment, request.scale)
             case AbortRequest():
-                self._ledger(request.moment).abort(request.moment, request.reason)
+                self._ledger(request.moment).abort(request.moment, request.reason[:_MOST_REASON])
                 return Aborted()
             case LeaveRequest():
                 self._ledger(request.moment).leave(request.moment)
                 return RoundLeft()
-        assert isinstance(request, TrainRequest)
-        return self._train(request)
+            case TrainRequest():
+                return self._train(request)
 
     # ---- tables
 
@@ -190,8 +197,6 @@ class Owner:
         moment, trains = request.moment, request.way == "step"
         if trains != bool(moment.session) or (not trains and (moment.size, moment.rank, moment.round) != (1, 0, 0)):
             raise InputError(f"{moment} is no moment of a {request.way!r}: ranks of a session share steps, one client the others")
-        if not 0 <= moment.rank < moment.size or moment.round < 0 or moment.index < 0:
-            raise InputError(f"{moment}: ranks are 0 to {moment.size - 1}, rounds and indices 0, 1, ...")
         tables = {share.name: self.catalog.get(share.name, share.spec) for share in request.shares}
         if len(tables) != len(request.shares):
             raise InputError(f"a table occurs twice among the shares {[share.name for share in request.shares]}")
@@ -203,8 +208,8 @@ class Owner:
 
     def _train(self, request: TrainRequest) -> Training:
         moment = request.moment
-        if not moment.group or not 0 <= moment.rank < moment.size:
-            raise InputError(f"{moment} names no optimizer, or no rank of it")
+        if not moment.group or not request.rules:
+            raise InputError(f"optimizer {moment.group!r} is to train tables {[*request.rules]}; name it, and a table at least")
         with self._lock:
             tables = {name: self.catalog.get(name) for name in request.rules}
             optimizer = self._optimizers.get(moment.group) or Optimizer(moment.group, self._deadlines, self._pool)
@@ -225,6 +230,8 @@ class Owner:
                 return optimizer.ledger_of(moment)
         with self._lock:
             ledger = self._clients.get(moment.group, seconds=seconds)
+            if ledger is None and len(self._clients) >= _MOST_CLIENTS:
+                raise ClusterError(f"{_MOST_CLIENTS} clients have written to tables lately, the most that an owner remembers")
             if ledger is None:
                 ledger = Ledger("change", 1, AnyOrder(), self._deadlines)
                 self._clients.put(moment.group, ledger, seconds=seconds)
