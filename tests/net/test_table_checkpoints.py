@@ -10,12 +10,19 @@ import pytest
 import torch
 
 import halohop
+from halohop.cluster.holding import Holding
 from halohop.cluster.tables import names
 from halohop.errors import ClusterError, RemoteError
+from halohop.net.finders import Listed
+from halohop.net.messages import server_codec
+from halohop.net.serve import Server
+from halohop.net.servers import Servers
+from halohop.net.service import Keeping
 from halohop.tables import saving
+from halohop.tables.messages import ClearCheckpointsRequest, SaveTablesRequest
 from halohop.tables.spec import Beginning, TableSpec
 from halohop.testing.worlds import TOKEN
-from halohop.transport import Limits
+from halohop.transport import Limits, connect
 from tests.support.table_contract import RAW, tables
 
 pytestmark = pytest.mark.timeout(60)
@@ -129,3 +136,24 @@ def test_a_save_may_take_longer_than_a_call(parts: Path, tmp_path: Path, monkeyp
     with connected(parts, {(0, 1, 2): tmp_path}, limits) as graph:
         write(graph)
         graph.tables.save(tmp_path / "run", step=3)
+
+
+def test_a_peer_of_a_trainer_names_no_folder_outside_of_its_own(parts: Path, tmp_path: Path) -> None:
+    """A trainer that owns tables answers its peers as a server does."""
+    outside = tmp_path / "outside" / "step-1-00c0ffee"
+    outside.mkdir(parents=True)
+    holding = replace(Holding.of(parts), tables=tmp_path / "run")
+    servers = Servers(finder=Listed(addresses=()), token=TOKEN, limits=LIMITS)
+    with (
+        Server(holding, listen=None, servers=servers, keeping=Keeping()) as trainer,
+        connect(trainer.address, codec=server_codec(), token=TOKEN, limits=LIMITS) as peer,
+    ):
+        for request in (
+            ClearCheckpointsRequest(folder=str(tmp_path / "outside"), keep=()),
+            SaveTablesRequest(folder=str(tmp_path / "outside" / "step-2-00c0ffee"), names=()),
+        ):
+            with pytest.raises(RemoteError, match="lies outside the folder for tables that the trainer names"):
+                peer.call(request)
+        assert [*(tmp_path / "outside").iterdir()] == [outside]
+        assert peer.call(SaveTablesRequest(folder="tables/step-2-00c0ffee", names=())).tables == ()
+    assert (tmp_path / "run" / "tables" / "step-2-00c0ffee").is_dir()

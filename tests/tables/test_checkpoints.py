@@ -345,6 +345,39 @@ def test_a_server_writes_and_reads_below_its_folder_only(saved, owner: Make, tmp
         bare.save(f"runs/{STEP}")
 
 
+@pytest.mark.parametrize("named", [True, False], ids=["named", "working directory"])
+def test_peers_of_a_trainer_stay_below_its_folder(saved, owner: Make, tmp_path: Path, monkeypatch, named) -> None:
+    """The process itself saves wherever its user wants."""
+    run, outside = tmp_path / "run", tmp_path / "outside"
+    (run / "a").mkdir(parents=True)
+    kept = outside / "step-1-00c0ffee"
+    kept.mkdir(parents=True)
+    (run / "link").symlink_to(outside)
+    monkeypatch.chdir(tmp_path if named else run)
+    trainer = owner([range(ROWS)], [spec_of()], run if named else None)
+    trainer.change(0.5)
+    for folder in (f"../outside/{STEP}", f"{outside}/{STEP}", f"link/{STEP}", f"a/../link/{STEP}", f"{'x/' * 2100}{STEP}"):
+        for request in (
+            SaveTablesRequest(folder=folder, names=("e",)),
+            LoadTablesRequest(token="t", folder=folder, tables=saved[:1], only_check=False),
+            ClearCheckpointsRequest(folder=str(Path(folder).parent), keep=()),
+        ):
+            with pytest.raises(InputError, match="outside the folder for tables that the trainer names; give a path below it"):
+                trainer.checkpoints.answer(request, peer=True).result(20)
+    (run / "runs" / STEP).mkdir(parents=True)
+    (run / "runs" / STEP / "e").symlink_to(outside)
+    with pytest.raises(InputError, match="lies outside"):
+        trainer.checkpoints.answer(SaveTablesRequest(folder=f"runs/{STEP}", names=("e",)), peer=True).result(20)
+    assert [*outside.iterdir()] == [kept]
+    assert trainer.checkpoints.answer(SaveTablesRequest(folder=f"a/{STEP}", names=("e",)), peer=True).result(20).tables
+    assert (run / "a" / STEP / "e").is_dir()
+    trainer.checkpoints.answer(ClearCheckpointsRequest(folder="a", keep=()), peer=True).result(20)
+    assert [*(run / "a").iterdir()] == []
+    trainer.save(outside / STEP)
+    trainer.checkpoints.answer(ClearCheckpointsRequest(folder=str(outside), keep=())).result(20)
+    assert [*outside.iterdir()] == []
+
+
 def test_a_row_of_zeros_that_has_a_state_is_saved(owner: Make, tmp_path: Path) -> None:
     """Of a table that begins with zeros it is not kept which rows were touched."""
     one, other = (owner([range(ROWS)], [spec_of(begin=Beginning())], None, rule=ADAGRAD) for _ in range(2))

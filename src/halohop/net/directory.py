@@ -222,11 +222,11 @@ class PeerDirectory:
                 if len(self._reported) < _MOST and address not in self._trying:
                     with suppress(InputError):  # it is not an address
                         self._reported[plain(address)] = None
-        while (address := self._next_reported()) is not None:
+        while (reported := self._next_reported()) is not None:
             with suppress(TransportError):  # the directory was closed meanwhile
-                channel = self._channels.open(address, keep=False)
+                channel = self._channels.open(reported, keep=False)
                 asked = channel.submit(MeetRequest(), seconds=self._patience, once=True)
-                asked.add_done_callback(partial(self._tried, channel, address))
+                asked.add_done_callback(partial(self._tried, channel, reported))
 
     def _next_reported(self) -> str | None:
         """The next address to try, unless as many as may be are being tried."""

@@ -93,7 +93,8 @@ def open_graph(
             for the port that it listens at.
         stage: the folder of this host into which data sets of URLs are fetched; its processes share it.
         stage_bytes: what they may take there, in bytes or as text; what was used least recently is removed. None: no limit.
-        tables: a folder of this host's for tables on disk (`halohop.DistTensor`); None: tables are in memory.
+        tables: a folder of this host's for tables on disk (`halohop.DistTensor`); None: tables are in memory. Others save
+            tables that this host owns only below this folder, or below the working directory if it is None.
         device: a GPU ("cuda", "cuda:1") on which batches are made; None: they are made on the CPU.
         mode: who draws neighbours: "cpu", the host (None); "zero_copy", the GPU, from page-locked memory of the host; "cuda", the
             GPU, from its own memory.

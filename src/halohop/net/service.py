@@ -148,7 +148,7 @@ class Service:
             case SeedsRequest():
                 return self._seeds.answer(request)
             case TableRequest():
-                return self._shard.owner.answer(request)
+                return self._shard.owner.answer(request, peer=True)
         return self._router.answer(request)
 
     def sweep(self) -> None:

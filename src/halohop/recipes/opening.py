@@ -40,6 +40,7 @@ def opened(parts: str | Path, config: TrainConfig | InferConfig, world: World, d
     else:
         if isinstance(config, TrainConfig):
             options |= {"memory": config.memory, "hot_memory": config.hot_memory or 0}
+            options["tables"] = config.out if Path(config.out).is_absolute() else None  # where rank 0 has other owners save
             if config.mode is not None or config.feature_cache is not None:
                 gpu = None if device is None or device.type == "cpu" else str(device)
                 options |= {"device": gpu, "mode": config.mode, "feature_cache": config.feature_cache}

@@ -12,6 +12,7 @@ from halohop.errors import InputError
 from halohop.files.aside import remove, writing
 from halohop.files.reading import resolve_below
 from halohop.files.whole import sync_tree
+from halohop.store.manifest import quoted_name
 from halohop.tables import loading, saving
 from halohop.tables.kept import KeptTable
 from halohop.tables.messages import (
@@ -40,6 +41,8 @@ CHECKPOINT = re.compile(r"step-[0-9]+-[0-9a-f]{8}")
 """The name of a checkpoint's folder; no other folder is ever removed."""
 
 _REMEMBERED = 64
+_LONGEST, _SHOWN = 4096, 300
+"""Characters of a path, and of one that an error names."""
 
 
 class Checkpoints:
@@ -47,20 +50,27 @@ class Checkpoints:
 
     Args:
         folder: below which they lie; None: there is none.
-        anywhere: they may lie elsewhere, too.
+        anywhere: this process may name other folders, too; without a folder, its peers name those below the working directory.
         tables, restores: give the owner's tables.
     """
 
     def __init__(self, folder: Path | None, *, anywhere: bool, tables: Tables, restores: Restores) -> None:
-        self._folder = None if folder is None else folder.resolve()
+        root = Path() if folder is None and anywhere else folder
+        self._folder = None if root is None else root.resolve()
         self._anywhere = anywhere
         self._tables, self._restores = tables, restores
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="halohop table checkpoints")
         self._lock = threading.Lock()
         self._asked: dict[str, Future[Any]] = {}
 
-    def answer(self, request: SaveTablesRequest | LoadTablesRequest | ClearCheckpointsRequest) -> "Future[Any]":
+    def answer(
+        self, request: SaveTablesRequest | LoadTablesRequest | ClearCheckpointsRequest, *, peer: bool = False
+    ) -> "Future[Any]":
         """The reply: it comes when all is written, read or removed.
+
+        Args:
+            request: what is asked.
+            peer: another process asks.
 
         Raises (here, or in the future):
             InputError: a folder where nothing may be written; a table that is another than the one that was saved.
@@ -68,13 +78,19 @@ class Checkpoints:
             WriteError: it cannot be written; what was there before is as it was.
             DatasetError: what was saved cannot be read.
         """
+        anywhere = self._anywhere and not peer
+        folder = self._allowed(request.folder, anywhere)
         match request:
             case SaveTablesRequest():
-                return self._once(f"save {request.folder}", lambda: self._save(request))
+                for name in request.names:
+                    self._allowed(f"{folder}/{quoted_name(name)}", anywhere)
+                return self._once(f"save {folder}", lambda: self._save(request, folder))
             case LoadTablesRequest():
-                return self._once(f"load {request.token}", lambda: self._load(request))
+                for saved in request.tables:
+                    self._allowed(f"{folder}/{saved.path}", anywhere)
+                return self._once(f"load {request.token}", lambda: self._load(request, folder))
             case ClearCheckpointsRequest():
-                return self._thread.submit(self._clear, request)
+                return self._thread.submit(self._clear, request, folder)
 
     def close(self) -> None:
         """Waits for what is being written or read, and does nothing more."""
@@ -90,8 +106,7 @@ class Checkpoints:
                     del self._asked[old]
             return asked
 
-    def _save(self, request: SaveTablesRequest) -> TablesSaved:
-        folder = self._allowed(request.folder)
+    def _save(self, request: SaveTablesRequest, folder: Path) -> TablesSaved:
         if not CHECKPOINT.fullmatch(folder.name):
             raise InputError(f"{request.folder} is no name of a checkpoint, such as step-10-00c0ffee")
         with writing(folder), self._tables(request.names, whole=True) as tables:
@@ -101,11 +116,9 @@ class Checkpoints:
             sync_tree(folder / table.path)
         return TablesSaved(tables=saved)
 
-    def _load(self, request: LoadTablesRequest) -> TablesLoaded:
-        folder = self._allowed(request.folder)
+    def _load(self, request: LoadTablesRequest, folder: Path) -> TablesLoaded:
         by_name: dict[str, list[SavedTable]] = {}
         for saved in request.tables:
-            self._allowed(str(folder / saved.path))
             by_name.setdefault(saved.spec.name, []).append(saved)
         with self._tables(tuple(by_name), whole=False) as tables:
             rows = {name: loading.check(tables[name], parts, folder) for name, parts in by_name.items()}
@@ -115,25 +128,27 @@ class Checkpoints:
                     rows[name] = loading.load(table, parts, folder)
         return TablesLoaded(rows=rows)
 
-    def _clear(self, request: ClearCheckpointsRequest) -> CheckpointsCleared:
-        folder = self._allowed(request.folder)
+    def _clear(self, request: ClearCheckpointsRequest, folder: Path) -> CheckpointsCleared:
         for path in folder.iterdir() if folder.is_dir() else ():
             if CHECKPOINT.fullmatch(path.name) and path.name not in request.keep:
                 with writing(path):
                     remove(path)
         return CheckpointsCleared()
 
-    def _allowed(self, asked: str) -> Path:
+    def _allowed(self, asked: str, anywhere: bool) -> Path:
         """
         Raises:
             InputError: it lies outside of the owner's folder, or a link in it leads there.
         """
-        if self._anywhere:
+        if anywhere:
             return Path(asked).absolute()
         if self._folder is None:
             raise InputError(f"folder {asked!r}: this server names no folder for tables; start it with tables= (--tables FOLDER)")
-        outside = InputError(f"folder {asked!r} lies outside the folder for tables that the server names; give a path below it")
-        path = resolve_below(self._folder, asked) if asked and "\0" not in asked else None
+        path = resolve_below(self._folder, asked) if 0 < len(asked) <= _LONGEST and "\0" not in asked else None
         if path is None or path == self._folder:
-            raise outside
+            who = "trainer" if self._anywhere else "server"
+            raise InputError(
+                f"folder {asked[:_SHOWN]!r} lies outside the folder for tables that the {who} names; give a path below it, or "
+                "name another one there (tables=FOLDER)"
+            )
         return path

@@ -66,7 +66,8 @@ class Owner:
         book: who owns what.
         parts: the partitions by number, at least one.
         folder: where tables on disk and checkpoints lie; None: there are none.
-        anywhere: checkpoints may lie outside of the folder.
+        anywhere: this process may save and load checkpoints outside of the folder, and its peers may without one, below the
+            working directory.
         pool: where the memory of answers comes from.
 
     Attributes:
@@ -93,8 +94,12 @@ class Owner:
         self._optimizers: dict[str, Optimizer] = {}
         self._clients: Leased[str, Ledger] = Leased()
 
-    def answer(self, request: TableRequest[Reply]) -> "Reply | Future[Reply]":
+    def answer(self, request: TableRequest[Reply], *, peer: bool = False) -> "Reply | Future[Reply]":
         """The reply, or its future where it waits for other ranks.
+
+        Args:
+            request: what is asked.
+            peer: another process asks: it names folders of checkpoints below the owner's own.
 
         Raises (here, or in the future):
             SchemaError: no such table.
@@ -103,9 +108,9 @@ class Owner:
             ClusterError: a change that will not happen, or whose processes were replaced.
             DeadlineExceededError: names the ranks that did not come.
         """
-        return cast("Reply | Future[Reply]", self._answer(request))
+        return cast("Reply | Future[Reply]", self._answer(request, peer))
 
-    def _answer(self, request: TableRequest[Any]) -> object:
+    def _answer(self, request: TableRequest[Any], peer: bool) -> object:
         match request:
             case ReadRowsRequest():
                 return self._read(request)
@@ -126,7 +131,7 @@ class Owner:
                 self._drop(request.name)
                 return TableDropped()
             case SaveTablesRequest() | LoadTablesRequest() | ClearCheckpointsRequest():
-                return self._checkpoints.answer(request)
+                return self._checkpoints.answer(request, peer=peer)
         raise SchemaError(f"an owner of tables cannot answer {type(request).__name__}")
 
     def _answer_rank(self, request: ChangeRequest | ApplyRequest | AbortRequest | LeaveRequest | TrainRequest) -> object:

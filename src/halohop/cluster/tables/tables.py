@@ -242,15 +242,15 @@ class Tables:
         One client calls it, between steps. What each owner writes is of one moment; owners that differ in steps are refused.
 
         Args:
-            folder: of the checkpoints of one run. Owners that are trainers write into it; servers into the folder of this name
-                below their own for tables. This process writes the record here. Hosts that share no folder can read it into the
-                same partitions.
+            folder: of the checkpoints of one run. An owner in this process writes into it; other owners write into the folder of
+                this name below their own for tables. This process writes the record here. Hosts that share no folder can read it
+                into the same partitions.
             step: of the model, as it will be asked for.
             names: of the tables; None: all.
             keep_others: older checkpoints stay, until `forget_checkpoints`.
 
         Raises:
-            InputError, SchemaError: no such table or step, or a folder that a server refuses.
+            InputError, SchemaError: no such table or step, or a folder that another owner refuses.
             ClusterError: another process is saving into the folder, or steps were made meanwhile.
             WriteError: it cannot be written. (Of an owner in another process, errors are `RemoteError`.)
         """
