@@ -261,6 +261,8 @@ def serve(
     if not holding.parts:
         raise InputError(f"there is no partition in {path} to serve; copy a part-* folder to it")
     ops.warm_up()
+    if tables is not None:
+        ops.warm_up_tables()  # not within an answer, whose deadline it would exceed
     ops.warm_up_near()  # for batches that a server with the whole graph makes
     servers = Servers(finder=finder, token=token or load_token(), limits=limits or Limits())
     keeping = replace(keeping or Keeping(), cache=cache)

@@ -15,7 +15,7 @@ from halohop.cluster.graph import Graph
 from halohop.cluster.holding import Holding
 from halohop.cluster.router import PartitionOwner, Router
 from halohop.cluster.shard import LocalShard
-from halohop.errors import InputError
+from halohop.errors import HalohopError, InputError
 from halohop.leased import Leased
 from halohop.net.attendance import Attendance, AttendRequest, Expected
 from halohop.net.directory import PeerDirectory
@@ -133,7 +133,22 @@ class Service:
         return self._batches.graph
 
     def answer(self, request: Any) -> Any:
-        """The reply to a request, or its future; called from several threads."""
+        """The reply to a request, or its future; called from several threads.
+
+        Raises:
+            HalohopError: it cannot be answered: also where its parts do not fit together, which no honest client sends.
+        """
+        try:
+            return self._answer(request)
+        except HalohopError:
+            raise
+        except Exception as error:
+            raise InputError(
+                f"{type(request).__name__} cannot be answered, it does not fit this graph ({type(error).__name__}: {error}); "
+                "use the same version of halohop on both sides, and report it if they are the same"
+            ) from error
+
+    def _answer(self, request: Any) -> Any:
         match request:
             case MeetRequest():
                 return self.directory.meet(request)
