@@ -49,7 +49,7 @@ _MOST_CLIENTS, _MOST_JOBS = 16_384, 1_024
 """That a server numbers and counts at a time."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
     size: int
     clients: dict[int, str] = field(default_factory=dict)  # by number
