@@ -88,6 +88,21 @@ def test_a_stopped_server_is_stood_in_for(parts, start):
         assert other.statistics()["batches"] > 0
 
 
+@pytest.mark.parametrize("share", [1, pytest.param(0.25, marks=pytest.mark.full)])
+def test_a_stopped_server_is_named_and_not_the_one_that_needs_it(parts, start, share):
+    """The client waits less long than servers do by default, so the server that it asks has to be told how long."""
+    limits = replace(LIMITS, call_seconds=8 * share)
+    place, later = free_addresses(2)
+    _, address = start("0", place, later)
+    stopped, other = start("1", later, place)
+    with halohop.connect([address, other], token=TOKEN, limits=limits, first=address) as graph:
+        iterator = iter(halohop.NeighborLoader(graph, [3, 2], batch_size=20, num_workers=0))
+        next(iterator)
+        stopped.send_signal(signal.SIGSTOP)
+        with pytest.raises(halohop.errors.TransportError, match=rf"waited for another: .*no answer from .*{other}"):
+            list(iterator)
+
+
 def test_ctrl_c_ends_a_server_that_waits_for_a_dead_peer(parts, start):
     place, gone = free_addresses(2)
     waiting, address = start("0", place, gone)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from halohop.cluster.router import PartitionOwner
-from halohop.errors import InputError, PeerLostError
+from halohop.errors import DeadlineExceededError, InputError, PeerLostError
 from halohop.store.requests import Reply, Request
 from halohop.transport import Channel, ConnectionLostError
+from halohop.transport.remaining import seconds_for_peers
 
 
 class RemoteShard:
@@ -18,7 +19,8 @@ class RemoteShard:
 
     Args:
         channels: to each of the servers. The first one that is connected is asked; where its connection is lost, the next.
-        call_seconds: until a request must be answered, by whichever server.
+        call_seconds: until a request must be answered, by whichever server. A thread that answers a client's request gives the
+            time that this client waits instead, but for a part.
         even_if_new: that long also where a server has not been reached yet; see `Channel.submit`.
     """
 
@@ -34,10 +36,12 @@ class RemoteShard:
 
     def ask(self, request: Request[Reply]) -> "Future[Reply]":
         """Sends the request and returns at once."""
+        left = seconds_for_peers()
+        seconds = self._call_seconds if left is None else left
         if len(self.channels) == 1:
-            return self.channels[0].submit(request, seconds=self._call_seconds if self._even_if_new else None)
+            return self.channels[0].submit(request, seconds=None if left is None and not self._even_if_new else seconds)
         ranked = sorted(self.channels, key=lambda channel: not channel.is_connected)
-        return _Relay(request, ranked, self._call_seconds).future
+        return _Relay(request, ranked, seconds).future
 
 
 class _Relay:
@@ -70,6 +74,8 @@ class _Relay:
         if isinstance(error, PeerLostError) and error.__cause__ is None and self._lost:  # its time, a part of ours, is over
             within = f"none of them came back within the deadline of {self._seconds:g} s"
             error = PeerLostError(f"{'; '.join(map(str, self._lost.values()))}; {within}")
+        elif isinstance(error, DeadlineExceededError) and error.__cause__ is None and self._lost:
+            error = PeerLostError(f"{'; '.join(map(str, self._lost.values()))}; then {error}")
         if error is None:
             self.future.set_result(done.result())
         else:

@@ -29,6 +29,7 @@ from halohop.sampling.neighbor import NeighborSampler
 from halohop.sampling.remote import BatchReply, BatchRequest, Options, make_batch
 from halohop.tables.messages import TableRequest
 from halohop.telemetry import Counters, Gauge
+from halohop.transport.remaining import seconds_for_peers
 from halohop.world import World
 
 
@@ -252,7 +253,8 @@ class BatchService:
 
         A trainer's call waits meanwhile, and is to read in time which server is missing or lost: so all of this takes less long.
         """
-        mine, book, seconds = tuple(self._holding.parts), self._holding.book, self._limits.call_seconds
+        mine, book, left = tuple(self._holding.parts), self._holding.book, seconds_for_peers()
+        seconds = self._limits.call_seconds
         if not self._directory.knows_others:
             missing = [part for part in range(book.num_parts) if part not in mine]
             raise InputError(
@@ -262,7 +264,7 @@ class BatchService:
         introductions = Introductions(
             self._directory,
             attempt_seconds=self._limits.attempt_seconds,
-            deadline=0.5 * seconds,
+            deadline=0.5 * (seconds if left is None else left),
             manifest=self._holding.document,
             without=mine,
         )

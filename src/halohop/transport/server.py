@@ -29,6 +29,7 @@ from halohop.transport.handshake import (
 )
 from halohop.transport.intake import Client, Intake, Job
 from halohop.transport.messages import LOSSES, Buffer, Codec, Failure, size_of
+from halohop.transport.remaining import answering
 from halohop.transport.security import Token
 from halohop.transport.server_port import ServerPort
 from halohop.transport.wire import REPLY, REQUEST, SILENCE_BEATS, Flushed, Frames, Kind, Lost, Peer
@@ -249,7 +250,7 @@ class PortListener:
         try:
             request = self._codec.decode(job.frames, max_bytes=self._limits.max_message_bytes)
             kind = "remote"
-            with self._counters.span("handler"):
+            with self._counters.span("handler"), answering(job.until):
                 reply = self._handler(request)
         except BaseException as error:  # a handler that raises anything at all must not take its thread along, nor go unheard
             self._send(job, self._failed(error, kind))
