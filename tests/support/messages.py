@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor
@@ -75,6 +75,9 @@ def random_value(annotation: Any, generator: torch.Generator, length: int | None
     if is_dataclass(annotation):
         return _random_record(annotation, generator)
     origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:  # with bounds, or a length that all words keep
+        bare, meta = parts
+        return random_value(bare, generator) if meta.le is None else bare(number(meta.le + 1))
     if origin is Literal:
         return parts[number(len(parts))]
     if origin in (Union, UnionType):
@@ -89,7 +92,7 @@ def random_value(annotation: Any, generator: torch.Generator, length: int | None
 
 def _random_record(kind: Any, generator: torch.Generator) -> Any:
     """A dataclass whose own checks accept what it was given."""
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind, include_extras=True)
     for _ in range(1000):
         length = (None, 0, 1, 3, 17)[int(torch.randint(5, (), generator=generator))]  # columns are often as long as each other
         values = {field.name: random_value(hints[field.name], generator, length) for field in fields(kind)}
