@@ -284,6 +284,15 @@ def test_what_is_kept_for_steps_to_come_is_bounded(owner):
         ask(owner, LeaveRequest(moment=replace(moment, rank=7, index=0)))
 
 
+def test_a_repetition_from_a_long_round_that_is_over_is_not_far_ahead(owner):
+    """An epoch may have more steps than are kept for the future."""
+    make(owner, spec_of())
+    moment = Ranks([owner], 2).step(0, 0, share([0], 1.0)).moment
+    for rank in (0, 1):
+        ask(owner, LeaveRequest(moment=replace(moment, rank=rank)))
+    ask(owner, LeaveRequest(moment=replace(moment, rank=0, index=70_000)))
+
+
 def test_an_optimizer_of_no_table_is_not_kept(owner):
     make(owner, spec_of())
     moment = replace(Ranks([owner], 1).step(0, 0, share([0], 1.0)).moment, group="of nothing", session="")

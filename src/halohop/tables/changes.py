@@ -317,6 +317,8 @@ class Ledger:
             InputError: it is so far ahead of the next change that it is not kept until then.
         """
         place, now = (moment.round, moment.index), self.turns.next
-        if now is not None and max(place[0] - now[0], place[1] - (now[1] if place[0] == now[0] else 0)) > WINDOW:
+        if now is None or place <= now:  # a late repetition, too
+            return place
+        if max(place[0] - now[0], place[1] - (now[1] if place[0] == now[0] else 0)) > WINDOW:
             raise InputError(f"{self._named(place)} is more than {WINDOW} ahead of {self._named(now)}; make the steps before it")
         return place
