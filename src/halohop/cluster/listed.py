@@ -8,6 +8,7 @@ from torch import Tensor
 
 from halohop.cluster.edge_ids import EdgeIds
 from halohop.cluster.named import named
+from halohop.errors import InputError
 from halohop.partitioning.book import Book
 from halohop.store.part import Part
 from halohop.store.requests import EdgesReply, EdgesRequest, LocateReply, LocateRequest, SelectReply, SelectRequest
@@ -62,7 +63,13 @@ class Listed:
         if request.mask is None:
             lid = torch.arange(nodes.num_nodes)
         else:
-            lid = named(nodes.columns, request.mask, f"column of {request.node_type!r}").nonzero().view(-1)
+            mask = named(nodes.columns, request.mask, f"column of {request.node_type!r}")
+            if mask.dtype != torch.bool or mask.dim() != 1:
+                raise InputError(
+                    f"column {request.mask!r} of {request.node_type!r} has dtype {mask.dtype} and {mask.dim()} dimensions; "
+                    "a mask has torch.bool and 1"
+                )
+            lid = mask.nonzero().view(-1)
         gid = lid + self._book.offset(request.node_type, part)
         return gid, gid if nodes.raw_id is None else nodes.raw_id[lid]
 

@@ -15,9 +15,10 @@ from halohop.cluster.graph import Graph
 from halohop.cluster.holding import Holding
 from halohop.cluster.router import PartitionOwner, Router
 from halohop.cluster.shard import LocalShard
-from halohop.errors import HalohopError, InputError
+from halohop.errors import InputError
 from halohop.leased import Leased
 from halohop.net.attendance import Attendance, AttendRequest, Expected
+from halohop.net.checks import check_request
 from halohop.net.directory import PeerDirectory
 from halohop.net.introductions import Introductions
 from halohop.net.known import peers_of
@@ -91,6 +92,7 @@ class Service:
     ) -> None:
         self.attendance = Attendance(lease_seconds=keeping.lease_seconds, expected=clients)
         self._seeds = seeds
+        self._schema = holding.manifest.schema
         self._servers = servers
         self._keeping = keeping
         self._counters, self._pool, self._shard = counters, pool, shard
@@ -137,19 +139,9 @@ class Service:
         """The reply to a request, or its future; called from several threads.
 
         Raises:
-            HalohopError: it cannot be answered: also where its parts do not fit together, which no honest client sends.
+            HalohopError: it cannot be answered; InputError: nor by any server, see `check_request`.
         """
-        try:
-            return self._answer(request)
-        except HalohopError:
-            raise
-        except Exception as error:
-            raise InputError(
-                f"{type(request).__name__} cannot be answered, it does not fit this graph ({type(error).__name__}: {error}); "
-                "use the same version of halohop on both sides, and report it if they are the same"
-            ) from error
-
-    def _answer(self, request: Any) -> Any:
+        check_request(request, self._schema, self._servers.limits.max_message_bytes)
         match request:
             case MeetRequest():
                 return self.directory.meet(request)

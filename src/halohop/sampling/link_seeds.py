@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from torch import Tensor
 
 from halohop import ops
+from halohop.errors import InputError
 from halohop.ops.device import DevicePool
 from halohop.typing import NodeType, Relation
 
@@ -55,10 +56,15 @@ class LinkSeeds:
     excluded: dict[Relation, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        assert self.num_pos == len(self.src_gid) if self.triplet else len(self.src_gid) == len(self.dst_gid)
-        assert self.num_pos <= len(self.src_gid)
-        assert self.label is None or len(self.label) == len(self.src_gid)
-        assert self.time is None or self.time.shape == self.input_id.shape
+        counts = (self.num_pos, len(self.src_gid), len(self.dst_gid))
+        fits = counts[0] == counts[1] if self.triplet else counts[1] == counts[2]
+        labels = counts[1] if self.label is None else len(self.label)
+        times = counts[0] if self.time is None else len(self.time)
+        if not (fits and counts[0] <= counts[1] == labels and counts[0] == times):
+            raise InputError(
+                f"seeds of links do not fit together: {counts[0]} positives, {counts[1]} sources, {counts[2]} destinations, "
+                f"{labels} labels, {times} times"
+            )
 
     @property
     def num_pos(self) -> int:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 from weakref import finalize
 
-from halohop.errors import ProtocolError
+from halohop.errors import HalohopError, ProtocolError
 from halohop.telemetry import Counters, Gauge
 from halohop.transport.base import Handler, Limits
 from halohop.transport.handshake import (
@@ -306,8 +306,9 @@ class PortListener:
 
 
 def _told(error: BaseException) -> str:
+    fault = "" if isinstance(error, HalohopError | CancelledError) else "internal error, report it with the traceback: "
     try:
-        return _text(f"{type(error).__name__}: {error}")
+        return _text(f"{fault}{type(error).__name__}: {error}")
     except Exception:  # it has no words
         return _text(type(error).__name__)
 
