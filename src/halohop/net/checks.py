@@ -1,7 +1,7 @@
 """Requests whose parts do not fit together, which no honest peer sends, are refused before anything works with them."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from halohop.sampling.remote import BatchRequest
 from halohop.store.draw import Rules
 from halohop.store.requests import (
     EdgesRequest,
+    FetchRequest,
     HopQuery,
     LocateEdgesRequest,
     LocateRequest,
@@ -74,16 +75,14 @@ def check_request(request: Any, schema: Schema, max_bytes: int) -> None:
             raise InputError(f"{type(request).__name__}: parts=() names no partition; name at least one")
 
 
-def _records(value: Any) -> Iterator[Any]:
-    """All records in a value."""
-    if is_dataclass(value):
-        yield value
-        value = tuple(getattr(value, field.name) for field in fields(value))
-    if isinstance(value, dict):
-        value = tuple(value.values())
-    if isinstance(value, tuple):
-        for part in value:
-            yield from _records(part)
+def _records(request: Any) -> Sequence[Any]:
+    """What holds the tensors of a request."""
+    match request:
+        case SampleRequest() | FetchRequest():
+            return request.queries
+        case BatchRequest():
+            return [request.nodes, request.links]
+    return [request]
 
 
 def _check_tensors(record: Any, form: _Form) -> None:
