@@ -103,8 +103,8 @@ def test_connections_that_break_in_steps_change_no_bit(parts: Path, monkeypatch:
 
         in_step, answer = threading.Event(), Owner.answer
 
-        def answer_and_cut(owner: Owner, request: TableRequest[Any]) -> object:
-            reply = answer(owner, request)
+        def answer_and_cut(owner: Owner, request: TableRequest[Any], **how: Any) -> object:
+            reply = answer(owner, request, **how)
             if in_step.is_set() and isinstance(request, ChangeRequest) and request.moment.rank == 0:
                 in_step.clear()
                 cut()
@@ -149,7 +149,7 @@ def test_an_owner_that_was_started_again_has_no_half_of_a_write(parts: Path) -> 
 def test_owners_remember_a_write_for_as_long_as_it_may_come_again(parts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     answer = Owner.answer
-    monkeypatch.setattr(Owner, "answer", lambda self, request: (asked.append(request), answer(self, request))[1])
+    monkeypatch.setattr(Owner, "answer", lambda self, request, **how: (asked.append(request), answer(self, request, **how))[1])
     with (
         halohop.serve(parts, token=TOKEN, limits=LIMITS, keeping=Keeping(lease_seconds=10.0)) as server,
         halohop.connect([server.address], token=TOKEN, limits=replace(LIMITS, call_seconds=7.0)) as graph,
