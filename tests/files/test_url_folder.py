@@ -41,9 +41,9 @@ class Request(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.of_test.asked.append((self.path, self.headers.get("Range")))
-        self.close_connection = True
         with suppress(ConnectionError):  # of a client that has read enough
             self.of_test.answer(self)
+        self.close_connection = True
 
     do_HEAD = do_GET  # noqa: N815
 
@@ -56,6 +56,7 @@ class Request(BaseHTTPRequestHandler):
 
     def send(self, status: int, data: bytes, **headers: str) -> None:
         self.send_response(status)
+        self.send_header("Connection", "close")  # or the client would ask again over a connection that ends
         sizes = {} if "Transfer_Encoding" in headers else {"Content_Length": str(len(data))}
         for name, value in (sizes | headers).items():
             self.send_header(name.replace("_", "-"), value)
