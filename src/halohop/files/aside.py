@@ -1,6 +1,6 @@
-"""What is unfinished lies beside its name, locked by its writer, as ``NAME.partial-HOST-BOOT-RANDOM``.
+"""Unfinished files and folders are next to their names, locked by their writers, as ``NAME.partial-HOST-BOOT-RANDOM``.
 
-A kill leaves it there, unlocked, and the next writer of that name removes it. BOOT names the running system, since a lock is
+A kill leaves one there, unlocked, and the next writer of that name removes it. BOOT names the running system, since a lock is
 known to that system alone; what this HOST left before it was started again is removed, too. What another host on a shared disk
 writes, or left, is not touched, but named. Where two names cannot be exchanged in one step, what was there before is
 ``NAME.replaced-HOST-BOOT-RANDOM`` for a moment; a kill in that moment is undone by the next writer.
@@ -145,14 +145,14 @@ def boot() -> str:
 
 @cache
 def host() -> str:
-    """Of this host, also after it was started again; a container counts as a host by its name."""
+    """A digest that names this host, also after it was started again; a container counts as a host by its name."""
     machine = _MACHINE_ID.read_text() if _MACHINE_ID.exists() else ""
     return hashlib.sha256(f"{machine}{platform.node()}".encode()).hexdigest()[:8]
 
 
 def clear_abandoned(name: Path) -> None:
-    """Removes what killed writers of this host left beside a name, and names what others left; what one of them had moved away
-    from the name comes back."""
+    """Removes what killed writers of this host left next to a name, and logs what others left. What one of them had moved away
+    comes back."""
     for path in _left_beside(name):
         with _abandoned(path) as free:
             ours = bool(free) and _is_ours(path)
@@ -165,14 +165,14 @@ def clear_abandoned(name: Path) -> None:
 
 
 def mention_leftovers(name: Path) -> None:
-    """Logs a warning about each of the `leftovers` beside a name, once in a process."""
+    """Logs a warning about each of the `leftovers` next to a name, once in a process."""
     with suppress(OSError):  # a folder that this user may not list
         for path in _left_beside(name):
             _mention(path)
 
 
 def leftovers(folder: Path) -> dict[Path, int]:
-    """Unfinished files and folders beside a folder and in it, and the bytes of each, without those that a process has locked."""
+    """Unfinished files and folders next to a folder and in it, and the bytes of each, without those that a process has locked."""
     found: list[Path] = []
     with suppress(OSError):  # the folder around it may not be listed
         found += _left_beside(folder)

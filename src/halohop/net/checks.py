@@ -107,14 +107,14 @@ def _check_tensors(record: Any, form: _Form) -> None:
 
 def _check_names(request: BatchRequest, schema: Schema) -> None:
     columns, nodes, links, node_set = request.columns, request.nodes, request.links, request.node_set
-    relations = [*request.options.fanouts.per_relation, *((columns and columns.edges) or ())]
+    fanouts, rules = request.options.fanouts.per_relation, request.options.rules
+    relations = [*fanouts, *((columns and columns.edges) or ())]
     node_types = [*((columns and columns.nodes) or ()), *((node_set and node_set.gid) or ())]
     if nodes is not None:
         node_types.append(nodes.node_type)
     if links is not None:
         relations += [links.relation, *(links.excluded or ())]
-    fanouts = request.options.fanouts.per_relation
-    if request.options.rules.subgraph == "bidirectional" and fanouts.keys() != schema.edges.keys():
+    if rules.subgraph == "bidirectional" and fanouts.keys() != schema.edges.keys():
         raise InputError(f"fanouts of {list(fanouts)} for bidirectional batches; expected those of all: {list(schema.edges)}")
     for relation in relations:
         named(schema.edges, relation, "relation")
