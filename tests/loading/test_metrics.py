@@ -58,7 +58,7 @@ def test_servers_and_trainers_tell_what_they_count(parts, sampling):
         assert served.sums["transport_bytes_sent"] > 0
         assert 0 < served.sums["transport_calls"] <= servers[1].statistics()["transport_calls"]  # servers greet each other
         assert served.sums.get("batches", 0) == (4 if sampling == "servers" else 0)
-        assert set(served.peers) == ({"server 0"} if sampling == "servers" else set())
+        assert set(served.peers) == ({f"server {addresses[0]}"} if sampling == "servers" else set())
 
 
 def test_what_prometheus_reads(parts):

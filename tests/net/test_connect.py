@@ -186,7 +186,8 @@ def test_a_lost_server_is_named_by_the_one_that_needed_it(parts):
         next(batches), next(batches)  # both have made one, and know each other
         servers[1].close()
         with pytest.raises(
-            PeerLostError, match=rf"peer 'server .' at .*{first}.* waited for another: .*{other} went away"
+            PeerLostError,
+            match=rf"peer 'server 0' at .*{first}.* waited for another: .*peer 'server {other}' at \S*{other} went away",
         ) as caught:
             list(batches)
         assert isinstance(caught.value.__cause__, RemoteError)

@@ -1,5 +1,6 @@
 """Servers that have numbers, meet at one address, and are known to clients by their numbers."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -116,11 +117,29 @@ def test_the_server_at_the_address_may_start_again_alone(start: Start) -> None:
         assert [batch.n_id.tolist() for batch in loader] == expected
 
 
+def test_servers_and_clients_call_a_lost_server_by_one_number(start: Start) -> None:
+    """Server 2 is the second that the others hear of, and the first that this client lists."""
+    master = free_address()
+    limits = Limits(call_seconds=2, attempt_seconds=0.5, connect_seconds=20)
+    servers = [start(master, number, 3, [number % 2], limits=limits) for number in (0, 2, 1)]
+    listed = [server.address for server in servers[::-1]]
+    with halohop.connect(listed, token=TOKEN, limits=limits, num_servers=3, sampling="servers") as graph:
+        loader = NeighborLoader(graph, [2], torch.arange(100), batch_size=5, run="inline")
+        batches = iter(loader)
+        for _ in range(3):  # each server makes one, and knows the others
+            next(batches)
+        assert set(graph.statistics_by_peer()) == {"server 0", "server 1", "server 2"}
+        servers[2].close()
+        with pytest.raises(PeerLostError, match=r"waited for another: .* 'server 1' at \S+ went away") as caught:
+            list(batches)
+        assert not re.search(rf"'server [02]' at \S*{re.escape(listed[0])}", str(caught.value))
+
+
 def test_a_server_that_does_not_come(start: Start) -> None:
     master = free_address()
     server = start(master, 0, 2, [0, 1])
     server.meet(deadline=0.4)  # the one that the others come to
-    with pytest.raises(PeerLostError, match=r"1 of 2 servers have come within 0.4 s \(0 at .*\); start the others"):
+    with pytest.raises(PeerLostError, match=r"1 of 2 servers have come within 0.4 s \(server 0 at .*\); start the others"):
         joined(master, num_servers=2, deadline=0.4)
     late = start(free_address(), 1, 2, [0, 1])
     with pytest.raises(PeerLostError):

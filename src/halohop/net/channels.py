@@ -32,7 +32,6 @@ class Channels:
         self._lock = threading.Lock()  # over all that follows
         self._expected = expected
         self._by_address: dict[str, Channel] = {}
-        self._numbers: dict[str, int] = {}
         self._asked: list[Asked] = []
         self._lent: set[Channel] = set()
         self._closed = False
@@ -49,14 +48,11 @@ class Channels:
             if self._closed:
                 raise TransportError(f"the connections are closed, so {address} cannot be asked")
             if address not in self._by_address:
-                number = self._numbers.get(address)
-                if number is None:
-                    number = self._numbers[address] = min({*range(len(self._numbers) + 1)} - {*self._numbers.values()})
                 self._by_address[address] = connect(
                     address,
                     codec=server_codec(),
                     token=self._servers.token,
-                    peer=f"{self._servers.label} {number}",
+                    peer=f"{self._servers.label} {address}",
                     limits=self._servers.limits,
                     expected=self._expected,
                 )
@@ -74,7 +70,6 @@ class Channels:
         """Closes the channel to a server that is not asked."""
         with self._lock:
             channel = self._by_address.pop(plain(address), None)
-            self._numbers.pop(plain(address), None)
             if channel is not None:
                 self._lent.discard(channel)
         if channel is not None:

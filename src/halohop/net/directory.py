@@ -70,6 +70,11 @@ class PeerDirectory:
         self._announcer: Announcer | None = None
         self._thread: PeriodicThread | None = None
 
+    @property
+    def serves(self) -> bool:
+        """Whether this process is one of the servers."""
+        return self._me is not None
+
     def begin(self, address: str = "") -> None:
         """From now on, those that are lost are looked for; a server, which has an address, makes itself known to the others.
 

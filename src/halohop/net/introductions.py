@@ -135,7 +135,7 @@ class Introductions:
         for number, about in sorted(self._about.items()):
             if len(about.parts) < about.num_parts and not about.has_peers:
                 return (
-                    f"server {number} at {self._where(number)} holds partitions {list(about.parts)} of {about.num_parts} and "
+                    f"{self._named(number)} holds partitions {list(about.parts)} of {about.num_parts} and "
                     "knows no server that has the others, so it cannot make batches; start it with its peers' addresses "
                     "(--peers), or let the trainer sample (sampling='client', --sampling client)"
                 )
@@ -143,6 +143,9 @@ class Introductions:
 
     def _where(self, number: int) -> str:
         return self._channels[number].addresses[-1]
+
+    def _named(self, number: int) -> str:
+        return f"{self._channels[number].peer} at {self._where(number)}"
 
     @property
     def _seconds_left(self) -> float:
@@ -200,7 +203,7 @@ class Introductions:
         """
         cause = self._lost[min(self._lost)] if self._lost else None
         if self._about and not self._missing:
-            come = [f"{about.number} at {self._where(number)}" for number, about in sorted(self._about.items())]
+            come = [self._named(number) for number in sorted(self._about)]
             raise PeerLostError(
                 f"{len(come)} of {self._least} servers have come within {self._deadline:g} s ({', '.join(come)}); "
                 "start the others, or expect fewer servers"
@@ -210,11 +213,8 @@ class Introductions:
             raise cause or PeerLostError(
                 f"{finder!r} found no server within {self._deadline:g} s; start the servers, or look elsewhere"
             )
-        answers = [
-            f"server {number} at {self._where(number)} serves {list(about.parts)}"
-            for number, about in sorted(self._about.items())
-        ]
-        answers += [f"server {number} at {self._where(number)} does not answer" for number in sorted(self._lost)]
+        answers = [f"{self._named(number)} serves {list(about.parts)}" for number, about in sorted(self._about.items())]
+        answers += [f"{self._named(number)} does not answer" for number in sorted(self._lost)]
         kind = ClusterError if cause is None else PeerLostError
         raise kind(
             f"partitions {self._missing} were found at no server within {self._deadline:g} s: {', '.join(answers)}; "
@@ -224,7 +224,8 @@ class Introductions:
     def _ask(self, address: str) -> None:
         number = len(self._channels)
         self._addresses.append(address)
-        self._channels.append(self._directory.channel(address))
+        # The number of a client is the user's, who listed the servers. Servers would count each other from different beginnings.
+        self._channels.append(self._directory.channel(address, label=None if self._directory.serves else f"server {number}"))
         self._silent.add(number)
         asked = self._channels[number].submit(DescribeRequest(), seconds=max(self._seconds_left, _MOMENT))
         asked.add_done_callback(lambda done: self._answers.put(partial(self._described, number, done)))
@@ -240,6 +241,8 @@ class Introductions:
             self._same.add(number)
             return
         self._about[number] = about
+        if about.number >= 0:
+            self._channels[number].rename(f"server {about.number}")
         if not self._complete or self._size is not None:
             self._look(number)
 

@@ -14,7 +14,7 @@ class Servers:
         finder: their addresses.
         token: the secret that they share.
         limits: of every channel to them.
-        label: what errors and statistics call them, with a number.
+        label: what errors and statistics call them, with the number that all call them by; with the address until it is known.
     """
 
     finder: Finder
