@@ -44,8 +44,11 @@ halohop.partition(synthetic("tiny"), "parts", num_parts=2)
 """,
     "partitions.md": f"""
 import shutil
+import sys
 from pathlib import Path
+sys.path.append({str(ROOT)!r})
 from tests.support.archives import unpack
+sys.path.remove({str(ROOT)!r})
 unpack(Path({str(ROOT / "tests" / "datasets" / "imports" / "dgl-2.1.0.tar.xz")!r}), Path())
 shutil.move("typed", "products")
 """,

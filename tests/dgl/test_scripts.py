@@ -69,7 +69,6 @@ def test_the_guide_learns(size: int, folder: Path, tmp_path: Path) -> None:
     assert all(f"rank {rank}: {600 // size} training nodes" in text for rank, text in enumerate(told))
 
 
-# On two ranks it once failed after 100 s, and nobody knows why: it is in no run of `make test` until the cause is found.
 @pytest.mark.parametrize("size", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_vectors_are_learned_with_an_rgcn(size: int, folder: Path, tmp_path: Path) -> None:
     how = ["--part_config", folder / "typed/graph.json", "--num_epochs", 3, "--batch_size", 64]

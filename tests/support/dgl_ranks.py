@@ -13,7 +13,8 @@ import torch
 from halohop.testing.worlds import free_address
 from tests.support.forked import forkserver
 
-SECONDS = 100
+SECONDS = 240
+"""How long a rank may take before its traceback is written and it is killed; on a machine with a load of 12 one took 100."""
 
 
 def in_ranks(work: Callable[..., Any], size: int, hosts: int, out: Path, *args: Any, **env: str) -> list[Any]:
