@@ -191,9 +191,10 @@ class PretendTensor(Tensor):
     @classmethod
     def __torch_function__(cls, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
+        if name in LOOKS:
+            return super().__torch_function__(func, types, args, kwargs or {})
         given = [one for one in _flat((*args, *(kwargs or {}).values())) if isinstance(one, PretendTensor)]
-        if name not in LOOKS:
-            _refuse_unjoined(name, given)
+        _refuse_unjoined(name, given)
         with torch._C.DisableTorchFunctionSubclass():
             if name in WAITS or _waits(name, args, kwargs or {}):
                 raise AssertionError(f"the host waits for the device: {name}; use DevicePool.numbers")
@@ -202,8 +203,7 @@ class PretendTensor(Tensor):
             if name not in COPIES:
                 _refuse_mixed(name, (*args, *(kwargs or {}).values()))
         result = super().__torch_function__(func, types, args, kwargs or {})
-        if name not in LOOKS:
-            _launched(name, result, given, args, kwargs or {})
+        _launched(name, result, given, args, kwargs or {})
         return result
 
 
@@ -380,6 +380,19 @@ def _is_mask(index: Any) -> bool:
     return any(isinstance(one, Tensor) and one.dtype in (torch.bool, torch.uint8) for one in _flat((index,)))
 
 
+def _once_per_name(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of Triton's types that is computed once for types of the same names."""
+    results: dict[tuple[str, ...], Any] = {}
+
+    def look_up(*types: Any) -> Any:
+        names = tuple([one.name for one in types])
+        if names not in results:
+            results[names] = function(*types)
+        return results[names]
+
+    return look_up
+
+
 class _OneAtATime:
     """Triton's interpreter keeps what it works on in one place for all threads. Notes which memory a kernel has written."""
 
@@ -389,6 +402,8 @@ class _OneAtATime:
         self._store = InterpreterBuilder.create_masked_store
         self._patch = interpreter._patch_lang
         self._patched: dict[frozenset[str], Any] = {}
+        self._make = tl.tensor.__init__
+        self._made: dict[str, dict[str, Any]] = {}
         self._stored: list[tuple[int, int]] = []
 
     def install(self) -> None:
@@ -397,7 +412,8 @@ class _OneAtATime:
                 given = [one for one in args if isinstance(one, PretendTensor)]
                 _refuse_unjoined("a kernel", given)
                 self._stored.clear()
-                result = self._run(executor, *args, **kwargs)
+                with torch._C.DisableTorchFunctionSubclass():
+                    result = self._run(executor, *args, **kwargs)
                 _stamp([one for one in given if self._wrote(one)], _next())
                 return result
 
@@ -410,6 +426,18 @@ class _OneAtATime:
         GridExecutor.__call__ = call
         InterpreterBuilder.create_masked_store = store
         interpreter._patch_lang = self._patch_language
+        GridExecutor._init_args_hst = lambda executor, args, kwargs: (args, kwargs)  # memory of the host needs no copies
+        GridExecutor._restore_args_dev = lambda executor, *args: None
+        interpreter._get_np_dtype = _once_per_name(interpreter._get_np_dtype)
+        tl.block_type.with_element_ty = _once_per_name(tl.block_type.with_element_ty)
+        tl.tensor.__init__ = lambda tensor, handle, type: self._make_tensor(tensor, handle, type)
+
+    def _make_tensor(self, tensor: Any, handle: Any, kind: Any) -> None:
+        """Triton's constructor, which computes the same shape again and again, once for each type."""
+        if kind.name not in self._made:
+            self._make(tensor, handle, kind)
+            self._made[kind.name] = dict(vars(tensor))
+        vars(tensor).update(self._made[kind.name], handle=handle, type=kind)
 
     def _patch_language(self, function: Any) -> Any:
         """Patches what the kernel sees of `triton.language`, once: patching takes longer than most kernels run."""
