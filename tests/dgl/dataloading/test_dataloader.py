@@ -23,6 +23,7 @@ from halohop.dgl.dataloading import (
 from halohop.errors import IdError, InputError, SchemaError
 from halohop.nn import relabeling
 from tests.support.dgl_batches import NODES, described, epochs, plain, typed
+from tests.support.forked import forkserver
 
 
 class OwnBlocks(BlockSampler):
@@ -326,7 +327,7 @@ def test_graphs_within_a_batch_have_random_numbers_of_their_own():
 
 
 def _output_nodes_of_a_rank(rank: int, rendezvous: str, out: Any) -> None:
-    """Begins a rank as DGL's tutorial on several GPUs does: by spawn, without a launcher's environment."""
+    """Begins a rank as DGL's tutorial on several GPUs does: in a process of its own, without a launcher's environment."""
     torch.distributed.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
     g = dgl.graph(([0, 1, 2], [1, 2, 3]), num_nodes=31)
     loader = DataLoader(g, torch.arange(31), dgl.dataloading.NeighborSampler([2]), batch_size=4, shuffle=True, use_ddp=True)
@@ -335,7 +336,7 @@ def _output_nodes_of_a_rank(rank: int, rendezvous: str, out: Any) -> None:
 
 
 def test_use_ddp_divides_the_ids_among_the_ranks_of_a_process_group(tmp_path: Path) -> None:
-    context = torch.multiprocessing.get_context("spawn")
+    context = forkserver()
     out = context.Queue()
     ranks = [context.Process(target=_output_nodes_of_a_rank, args=(rank, str(tmp_path / "meet"), out)) for rank in range(2)]
     for process in ranks:
