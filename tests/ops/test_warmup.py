@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 
@@ -18,11 +17,13 @@ import halohop
 from halohop import ops
 from halohop.errors import WriteError
 from halohop.ops import cpu_jit, cpu_kept, variants, warmup
+from tests.support.forked import Forked, run_script
 
 SCRIPT = """
-import sys, torch
+import numba, sys, torch
 from halohop import ops
 from halohop.ops import cpu_index, cpu_kept, variants
+numba.config.reload_config()
 cpu_kept.PATIENCE = 600  # whatever else this machine computes
 if sys.argv[1] == "one kernel":
     variants.common = lambda: [lambda: ops.repeat_positions(torch.tensor([1]), 0, torch.empty(1, dtype=torch.int64))]
@@ -56,13 +57,7 @@ def kernels():
 
 
 def start(cache, kernels):
-    return subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, kernels],
-        env=os.environ | {"NUMBA_CACHE_DIR": str(cache)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return Forked("-c", [SCRIPT, kernels], os.environ | {"NUMBA_CACHE_DIR": str(cache)})
 
 
 def test_kernels_of_all_modules_are_known():
@@ -71,9 +66,9 @@ def test_kernels_of_all_modules_are_known():
 
 def finish(process):
     """How often a process compiled a kernel, and what it announced."""
-    output, errors = process.communicate(timeout=500)
-    assert process.returncode == 0, errors
-    compiled, *words = output.split()
+    ended = process.finish()
+    assert ended.returncode == 0, ended.stderr
+    compiled, *words = ended.stdout.split()
     return int(compiled), " ".join(words)
 
 
@@ -81,11 +76,8 @@ def finish(process):
 @pytest.mark.parametrize(("kernels", "processes"), [("one kernel", 2), pytest.param("all kernels", 3, marks=pytest.mark.full)])
 def test_one_of_several_processes_compiles(tmp_path, kernels, processes):
     """All would, without the lock; and none may find half-written machine code."""
-    with ExitStack() as stack:
-        started = [stack.enter_context(start(tmp_path, kernels)) for _ in range(processes)]
-        for process in started:
-            stack.callback(process.kill)
-        results = sorted(finish(process) for process in started)
+    started = [start(tmp_path, kernels) for _ in range(processes)]
+    results = sorted(finish(process) for process in started)
     assert results[:-1] == [(0, "")] * (processes - 1)
     compiled, announced = results[-1]
     assert compiled == (kernels == "one kernel") or compiled == 1  # of several, another process may have compiled this one
@@ -166,7 +158,8 @@ def test_what_older_versions_left_in_numbas_own_cache_is_removed(elsewhere):
 
 
 FIRST_USE = """
-import logging, torch
+import logging, numba, torch
+numba.config.reload_config()
 logging.basicConfig(format="%(name)s: %(message)s")
 logging.getLogger("halohop").setLevel("INFO")
 from halohop import ops
@@ -180,7 +173,7 @@ def test_compiling_at_the_first_use_is_logged_once(tmp_path):
     """Whoever waits for it wants to know why; a process that finds the machine code has nothing to say."""
     for lines in (1, 0):
         env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
-        result = subprocess.run([sys.executable, "-c", FIRST_USE], env=env, capture_output=True, text=True, timeout=300)
+        result = run_script(FIRST_USE, env=env)
         assert result.returncode == 0, result.stderr
         assert result.stderr.count("halohop.ops.cpu_kept: compiling cpu_index.repeat_positions and what else") == lines
         assert len(result.stderr.splitlines()) == lines
@@ -203,7 +196,7 @@ def test_loading_machine_code_compiles_nothing_of_numbas_either():
     ops.warm_up_near(lambda line: None)
     for call in variants.of_tables():
         call()
-    result = subprocess.run([sys.executable, "-c", LOADING], capture_output=True, text=True, timeout=300)
+    result = run_script(LOADING)
     assert (result.returncode, result.stdout, result.stderr) == (0, "False\n", "")
 
 
@@ -320,7 +313,7 @@ print(*(name for (_, name), kernel in kernels().items() if not (kernel.signature
 
 def test_every_kernel_is_among_what_is_compiled_beforehand():
     """But for those that other kernels call, which have no machine code of their own."""
-    result = subprocess.run([sys.executable, "-c", EVERY], capture_output=True, text=True, timeout=300)
+    result = run_script(EVERY)
     assert (result.returncode, result.stdout, result.stderr) == (0, "\n", "")
 
 

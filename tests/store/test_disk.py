@@ -5,7 +5,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from halohop.store import disk, manifest, npy, writer
 from halohop.store.part import EdgePart, NodePart, Part
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
 from halohop.store.verify import verify_files
+from tests.support.forked import run_script
 
 DTYPES = [
     *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64),
@@ -562,7 +562,7 @@ def test_a_killed_writer_leaves_the_old_data_set_and_a_refused_folder(dataset: P
         {moment} = deadly
         module.write(Path({str(out)!r}), overwrite=True, seed=5)
     """
-    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, timeout=60, text=True)
+    ended = run_script(textwrap.dedent(script))
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert disk.read_manifest(out).partitioned["seed"] == 0
     open_all(out)

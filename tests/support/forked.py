@@ -7,10 +7,14 @@ import os
 import runpy
 import signal
 import sys
+import threading
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import IO
 
 _IMPORTED = ("halohop.recipes.train", "halohop.recipes.inference")
@@ -30,10 +34,11 @@ class Forked:
     All that imports read of the environment (such as OMP_NUM_THREADS) is that of the process that began first.
 
     Args:
-        module: what to run as ``__main__``.
+        module: what to run as ``__main__``; "-c" for a script, which is the first argument then.
         arguments: its command line.
         env: the whole environment.
         cwd: the folder that it works in; that of the process that began first unless given.
+        stdin: whether it reads what is written to its `stdin`.
 
     Example:
         >>> process = Forked("platform", [], os.environ)
@@ -43,12 +48,16 @@ class Forked:
         >>> process.close()
     """
 
-    def __init__(self, module: str, arguments: Sequence[str], env: Mapping[str, str], *, cwd: Path | None = None) -> None:
+    def __init__(
+        self, module: str, arguments: Sequence[str], env: Mapping[str, str], *, cwd: Path | None = None, stdin: bool = False
+    ) -> None:
         context = forkserver()
-        out, err = context.Pipe(duplex=False), context.Pipe(duplex=False)
-        self._process = context.Process(target=_run, args=(module, tuple(arguments), dict(env), cwd, out[1], err[1]))
+        given, out, err = (context.Pipe(duplex=False) for _ in range(3))
+        standard = {0: given[0]} if stdin else {}
+        standard |= {1: out[1], 2: err[1]}
+        self._process = context.Process(target=_run, args=(module, tuple(arguments), dict(env), cwd, standard))
         self._process.start()
-        self.stdout, self.stderr = _text(out), _text(err)
+        self.stdin, self.stdout, self.stderr = _text(given[1], given[0], "w"), _text(*out), _text(*err)
 
     @property
     def pid(self) -> int:
@@ -73,32 +82,55 @@ class Forked:
         if self._process.is_alive():
             os.kill(self.pid, number)
 
+    def stop(self, timeout: float = 60.0) -> None:
+        """Stops it by SIGSTOP, and waits until each of its threads has stopped."""
+        self.send_signal(signal.SIGSTOP)
+        tasks, deadline = Path(f"/proc/{self.pid}/task"), time.monotonic() + timeout
+        while not all(stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in tasks.glob("*/stat")):
+            assert time.monotonic() < deadline, f"process {self.pid} runs on after SIGSTOP"
+            threading.Event().wait(0.01)
+
     def kill(self) -> None:
         """Ends it by SIGKILL, if it still runs."""
         self._process.kill()
 
+    def finish(self) -> CompletedProcess[str]:
+        """Waits for its end, and closes it: its exit code and what it wrote."""
+        with closing(self):
+            try:
+                output, errors = self.stdout.read(), self.stderr.read()
+                return CompletedProcess((), self.wait(60), output, errors)
+            finally:
+                self.kill()
+                self.wait(60)
+
     def close(self) -> None:
         """Gives its descriptors back; it must have ended."""
+        self.stdin.close()
         self.stdout.close()
         self.stderr.close()
         self._process.close()
 
 
-def _text(pipe: tuple[Connection, Connection]) -> IO[str]:
-    """The reading end as text; the writing end is the process's alone."""
-    reader, writer = pipe
-    writer.close()
-    stream = os.fdopen(os.dup(reader.fileno()))
-    reader.close()
+def run_script(script: str, *arguments: str, env: Mapping[str, str] = os.environ) -> CompletedProcess[str]:
+    """``python -c SCRIPT ARGUMENTS``, forked, when it has ended: its exit code and what it wrote."""
+    return Forked("-c", [script, *arguments], env).finish()
+
+
+def _text(ours: Connection, theirs: Connection, mode: str = "r") -> IO[str]:
+    """Our end of a pipe as lines of text; the other end is the process's alone."""
+    theirs.close()
+    stream = os.fdopen(os.dup(ours.fileno()), mode, buffering=1)
+    ours.close()
     return stream
 
 
-def _run(
-    module: str, arguments: tuple[str, ...], env: dict[str, str], cwd: Path | None, out: Connection, err: Connection
-) -> None:
-    for connection, descriptor in ((out, 1), (err, 2)):
+def _run(module: str, arguments: tuple[str, ...], env: dict[str, str], cwd: Path | None, standard: dict[int, Connection]) -> None:
+    for descriptor, connection in standard.items():
         os.dup2(connection.fileno(), descriptor)
         connection.close()
+    if 0 in standard:
+        sys.stdin = os.fdopen(0, closefd=False)
     faulthandler.register(signal.SIGUSR1, file=2)
     if cwd is not None:
         os.chdir(cwd)
@@ -108,6 +140,10 @@ def _run(
     sys.argv[1:] = arguments
     sys.modules.pop(module, None)  # it runs as __main__
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        if module == "-c":
+            sys.argv = ["-c", *arguments[1:]]
+            exec(compile(arguments[0], "<string>", "exec"), {"__name__": "__main__"})
+        else:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
     finally:
         atexit._run_exitfuncs()  # as at the end of any other process

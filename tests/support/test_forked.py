@@ -1,6 +1,7 @@
 """Forked processes behave as `python -m` does."""
 
 import os
+import select
 import signal
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -57,3 +58,22 @@ def test_killed_or_waited_for_in_vain(env: dict[str, str]) -> None:
             process.wait(0.01)
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(60) == -signal.SIGTERM
+
+
+def test_a_script_that_reads_what_it_is_written(env: dict[str, str]) -> None:
+    script = "import sys; print(__name__, sys.argv, input(), sys.stdin.read())"
+    with closing(Forked("-c", [script, "one"], env, stdin=True)) as process:
+        process.stdin.write("a line\n")
+        process.stdin.close()
+        assert process.stdout.read() == "__main__ ['-c', 'one'] a line \n"
+        assert process.wait(60) == 0
+
+
+def test_stopped_until_it_goes_on(env: dict[str, str]) -> None:
+    with closing(Forked("-c", ["print(input())"], env, stdin=True)) as process:
+        process.stop()
+        process.stdin.write("on\n")
+        assert not select.select([process.stdout], [], [], 0.2)[0]
+        process.send_signal(signal.SIGCONT)
+        assert process.stdout.read() == "on\n"
+        assert process.wait(60) == 0

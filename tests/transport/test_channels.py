@@ -5,12 +5,10 @@ import random
 import resource
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 import pytest
 import torch
@@ -23,11 +21,9 @@ from halohop.transport.client_port import ClientPort
 from halohop.transport.server import PortListener
 from halohop.transport.stream import Stream
 from halohop.transport.wire import REQUEST, Kind, Lost
+from tests.support.forked import run_script
 from tests.support.messages import MESSAGE_TYPES
 from tests.support.strangers import SEALED_GREETING, Attacker, endpoint, wait_for
-
-ROOT = Path(__file__).parents[2]
-"""Where children find `tests.support`."""
 
 CODEC = Codec(MESSAGE_TYPES)
 TOKEN = Token("a token that tests share")
@@ -168,7 +164,7 @@ def test_interrupts_in_the_midst_of_sending(token, monkeypatch):
 
 
 FORKS = """
-import logging, os, sys, time, torch
+import logging, os, sys, time, torch, warnings
 from halohop.store.requests import LocateReply, LocateRequest
 from tests.support.messages import MESSAGE_TYPES
 from tests.support.strangers import wait_for
@@ -178,6 +174,7 @@ from halohop.transport import Codec, Limits, Token, connect, serve
 codec, token = Codec(MESSAGE_TYPES), Token("a token that tests share", encrypt=sys.argv[1] == "sealed")
 limits = Limits(call_seconds=20)
 logging.disable()  # of connections that are lost on purpose
+warnings.filterwarnings("ignore", category=DeprecationWarning)  # of forks beside threads
 request = LocateRequest(node_type="node", raw=torch.tensor([1]))
 
 def answer(request):
@@ -221,8 +218,7 @@ print("done")
 
 @pytest.mark.parametrize("kind", ["plain", "sealed"])
 def test_forked_processes(kind):
-    script = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKS, kind]  # of forks beside threads
-    process = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=250)
+    process = run_script(FORKS, kind)
     assert (process.returncode, process.stdout, process.stderr) == (0, "done\n", "")
 
 

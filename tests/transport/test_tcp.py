@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,7 @@ from halohop.transport import Codec, Limits, Token, connect, serve
 from halohop.transport.handshake import ClientHandshake, Step, Terms, _step, step_of
 from halohop.transport.wire import REQUEST, Kind
 from tests.support.contracts import TransportContract
+from tests.support.forked import Forked
 from tests.support.messages import MESSAGE_TYPES
 from tests.support.strangers import GREETING, Attacker, endpoint, framed, hung_up, knock, reset, wait_for
 
@@ -42,6 +43,7 @@ atexit.register(lambda: print(*[thread.name for thread in threading.enumerate() 
 SERVER = f"""{OURS}
 import sys, torch
 from halohop.store.requests import LocateReply
+from tests.support.forked import Forked
 from tests.support.messages import MESSAGE_TYPES
 from halohop.transport import Codec, Token, serve
 
@@ -86,8 +88,18 @@ def pair(limits=LIMITS, handler=answer, server_limits=LIMITS):
 
 
 @contextmanager
-def server_process(bind="127.0.0.1:0", ending="tidy"):
-    command = [sys.executable, "-c", SERVER, bind, ending]
+def server_process(bind="127.0.0.1:0"):
+    with closing(Forked("-c", [SERVER, bind, "tidy"], os.environ, stdin=True)) as process:
+        try:
+            yield process, process.stdout.readline().strip()
+        finally:
+            process.kill()
+            process.wait(60)
+
+
+@contextmanager
+def server_process_of_its_own(ending):
+    command = [sys.executable, "-c", SERVER, "127.0.0.1:0", ending]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process, process.stdout.readline().strip()
@@ -346,7 +358,7 @@ def test_a_killed_process_is_named_at_the_deadline():
             future.result(timeout=60)
         assert time.monotonic() - start < LIMITS.call_seconds / 2
         assert address in str(caught.value)
-        assert process.wait(timeout=60) == -signal.SIGKILL
+        assert process.wait(60) == -signal.SIGKILL
 
 
 def test_a_killed_process_that_is_replaced():
@@ -355,22 +367,20 @@ def test_a_killed_process_that_is_replaced():
         futures = [channel.submit(ask(-1)), *(channel.submit(ask(value)) for value in range(20))]
         assert first.stdout.readline() == "busy\n"
         first.kill()
-        assert first.wait(timeout=60) == -signal.SIGKILL
+        assert first.wait(60) == -signal.SIGKILL
         with server_process(bind) as (second, _):
             assert second.stdout.readline() == "busy\n"
             second.stdin.write("go on\n")
-            second.stdin.flush()
             assert [int(future.result(timeout=100).gid) for future in futures] == list(range(21))
             second.stdin.close()
-            assert second.wait(timeout=60) == 0
+            assert second.wait(60) == 0
 
 
 def test_a_process_that_stops_for_a_while():
     limits = Limits(call_seconds=20, attempt_seconds=0.3)
     with server_process() as (process, address), connect(address, codec=CODEC, token=TOKEN, limits=limits) as channel:
         channel.call(ask(1))
-        process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        process.stop()
         futures = [channel.submit(ask(value, size=100_000)) for value in range(5)]
         with pytest.raises(TimeoutError):
             futures[0].result(timeout=1)
@@ -382,8 +392,7 @@ def test_a_silent_peer_is_noticed_by_its_heartbeats():
     limits = Limits(call_seconds=20, attempt_seconds=20, heartbeat_seconds=0.05)
     with server_process() as (process, address), connect(address, codec=CODEC, token=TOKEN, limits=limits) as channel:
         channel.call(ask(1))
-        process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        process.stop()
         future = channel.submit(ask(2))
         assert wait_for(lambda: channel._session is None)
         process.send_signal(signal.SIGCONT)
@@ -393,8 +402,9 @@ def test_a_silent_peer_is_noticed_by_its_heartbeats():
 @pytest.mark.parametrize("ending", ["tidy", "forgetful"])
 def test_a_process_ends_when_it_is_done(ending):
     """Also one that forgets to close: no thread of ours keeps it, and none is left, which torch would answer with an abort."""
-    with server_process(ending=ending) as (process, address):
+    with server_process_of_its_own(ending) as (process, address):
         script = f"""{OURS}
+from tests.support.forked import Forked
 from tests.support.messages import MESSAGE_TYPES
 from halohop.store.requests import LocateRequest
 from halohop.transport import Codec, Token, connect
