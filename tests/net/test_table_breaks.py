@@ -122,6 +122,33 @@ def test_connections_that_break_in_steps_change_no_bit(parts: Path, monkeypatch:
         assert torch.equal(rows, trained([whole, whole]))
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("seconds", [2.0, pytest.param(20.0, marks=pytest.mark.soak)])
+def test_an_owner_that_is_stopped_for_some_seconds_changes_no_bit(parts: Path, seconds: float) -> None:
+    """By SIGSTOP, once between steps and once in the middle of one."""
+    limits = replace(LIMITS, call_seconds=10 + seconds, heartbeat_seconds=seconds / 20)  # so short that connections are given up
+    with ExitStack() as stack:
+        children = [child(parts, part, "127.0.0.1:0", stack) for part in range(2)]
+        addresses = [address for _, address in children]
+        graphs = [stack.enter_context(halohop.connect(addresses, token=TOKEN, limits=limits)) for _ in range(2)]
+        owner, timers = children[1][0], []
+
+        def disturb(index: int) -> None:
+            if index in (5, 12):
+                owner.send_signal(signal.SIGSTOP)
+                timers.append(threading.Timer(seconds, owner.send_signal, [signal.SIGCONT]))
+                timers[-1].start()
+
+        begin = time.monotonic()
+        rows = trained(graphs, disturb)
+        assert time.monotonic() - begin > 2 * seconds
+        for timer in timers:
+            timer.join()
+        assert sum(graph.statistics()["transport_retries"] for graph in graphs) > 0
+    with halohop.open(parts) as whole:
+        assert torch.equal(rows, trained([whole, whole]))
+
+
 def test_an_owner_that_was_started_again_has_no_half_of_a_write(parts: Path) -> None:
     """What reaches one of two owners is not kept there when the other one has no table any more."""
     with ExitStack() as stack:

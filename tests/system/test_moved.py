@@ -1,6 +1,7 @@
-"""Hosts and servers that are killed in mid-epoch, and started again at another address."""
+"""Hosts and servers that are killed in mid-epoch and started again at another address, and hosts that are stopped."""
 
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -63,6 +64,25 @@ def start_host(network: list[Host], home: Host, folders: list[Path], rank: int) 
         "MASTER_PORT": "29555",
     }
     return home.start(WORKER, folders[rank], EPOCHS, 2, "neighbor", "", PATIENCE, env=env)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seconds", [3.0, pytest.param(20.0, marks=pytest.mark.soak)])
+def test_a_host_that_is_stopped_for_some_seconds_is_waited_for(network, folders, expected, seconds):
+    """By SIGSTOP, with all its connections open; the calls of the others may take longer than it is stopped."""
+    step = 10
+    trainers = [start_host(network, network[rank], folders, rank) for rank in range(3)]
+    for trainer in trainers:
+        assert take(trainer, step) == expected[:step]
+    trainers[1].send_signal(signal.SIGSTOP)
+    let_go(trainers)
+    try:
+        with pytest.raises(subprocess.TimeoutExpired):
+            trainers[0].wait(seconds)
+    finally:
+        trainers[1].send_signal(signal.SIGCONT)
+    for trainer in trainers:
+        assert take_all(trainer) == [*expected[step:], "remote rows True"]
 
 
 @pytest.mark.soak

@@ -13,9 +13,10 @@ import torch
 import halohop
 from halohop.testing.graphs import ring
 from halohop.testing.worlds import TOKEN, environment, free_addresses
-from halohop.transport import Limits
+from halohop.transport import Limits, Token
 from tests.support.deadlines import within
 
+SEALED = Token(TOKEN.key.decode(), encrypt=True)
 LIMITS = Limits(call_seconds=90, attempt_seconds=5, connect_seconds=60)
 
 
@@ -28,20 +29,36 @@ def told(found) -> list[tuple]:
 
 
 @pytest.mark.parametrize("sampling", ["servers", pytest.param("client", marks=pytest.mark.full)])
-def test_killed_and_restarted_in_mid_epoch(parts, start, sampling):
+@pytest.mark.parametrize(
+    ("victims", "token"),
+    [
+        ((0,), TOKEN),
+        pytest.param((0,), SEALED, marks=pytest.mark.full),
+        pytest.param((0, 1), TOKEN, marks=pytest.mark.full),
+        pytest.param((0, 1), SEALED, marks=pytest.mark.full),
+    ],
+    ids=["one", "one-encrypted", "both", "both-encrypted"],
+)
+def test_killed_and_restarted_in_mid_epoch(parts, start, sampling, victims, token):
     with halohop.open(parts) as graph:
         undisturbed = told(batches(graph))
-    place, later = free_addresses(2)
-    first, address = start("0", place, later)
-    _, other = start("1", later, address.removeprefix("tcp://"))
-    with halohop.connect([address, other], sampling=sampling, token=TOKEN, limits=LIMITS) as graph:
+    places = free_addresses(2)
+    more = ["--encrypt"] if token.encrypt else []
+
+    def begin(number: int):
+        return start(str(number), places[number], places[1 - number], *more)
+
+    servers, addresses = map(list, zip(*map(begin, range(2)), strict=True))
+    with halohop.connect(addresses, sampling=sampling, token=token, limits=LIMITS) as graph:
         got = []
         for number, batch in enumerate(batches(graph)):
             got.append(batch)
             if number == 7:
-                first.send_signal(signal.SIGKILL)
-                assert first.wait(60) == -signal.SIGKILL
-                first, _ = start("0", place, later)
+                for victim in victims:
+                    servers[victim].send_signal(signal.SIGKILL)
+                    assert servers[victim].wait(60) == -signal.SIGKILL
+                for victim in victims:
+                    begin(victim)
         assert told(got) == undisturbed
 
 
