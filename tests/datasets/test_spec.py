@@ -109,3 +109,36 @@ def test_brackets_in_names_and_comments_are_not_levels(tmp_path: Path, name: str
         text = "".join(f"[nodes.{json.dumps(key)}]\nfile = '{entry['file']}'\nid = 'id'\n" for key, entry in nodes.items())
     (tmp_path / name).write_text(text + ("" if name == "graph.json" else "\n# " + "[" * 200 + "- " * 200))
     assert len(load_spec(tmp_path).nodes) == 150
+
+
+NINE = "[" + ", ".join(["x"] * 9) + "]"
+BOMB = "".join(f"  a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 12))
+"""Lists of lists of ... of nine: 9 ** 12 words if all were written out."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nodes: !!python/object/apply:pathlib.Path.touch [!!python/object/apply:pathlib.PosixPath [ran]]",
+        "nodes: {user: {file: !!python/name:os.system , id: id}}",
+        "nodes: !!python/module:antigravity",
+        "nodes: {user: {file: !!binary aGVsbG8=, id: id}}",
+        f"nodes:\n  a0: &a0 {NINE}\n{BOMB}",
+        f"nodes:\n  a0: &a0 {NINE}\n{BOMB}  user: {{file: *a11, id: id}}",
+        f"nodes:\n user:\n  file: f\n  id: id\n  masks:\n   a0: &a0 {NINE}\n{BOMB.replace('  a', '   a')}",
+        "nodes: &all {user: *all}",
+        "nodes: 2026-99-99",
+        "nodes: " + "9" * 5000,
+        "? [a, b]\n: c",
+        "--- a\n--- b",
+    ],
+    ids=range(12),
+)
+def test_hostile_yaml_is_refused_by_name_and_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    pytest.importorskip("yaml")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "graph.yaml").write_text(text)
+    with pytest.raises((InputError, SchemaError), match=r"graph\.yaml") as caught:
+        load_spec(tmp_path)
+    assert len(str(caught.value)) < 1000
+    assert [file.name for file in tmp_path.iterdir()] == ["graph.yaml"]

@@ -1,6 +1,7 @@
 """Partitions that DGL 1.1.3 and 2.1.0 wrote, and what they were made of: see make_dgl_partitions.py."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -193,6 +194,38 @@ def test_a_configuration_that_does_not_fit_is_refused(typed: Path, key: str, val
     file.write_text(json.dumps(changed(json.loads(file.read_text()), key, value)))
     with pytest.raises(InputError, match=message):
         read_dgl(file)
+
+
+@pytest.mark.parametrize("key", ["part_graph", "node_feats", "edge_feats"])
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("../../../../../../../../../../etc/passwd", "is not a file of (graphs|tensors)"),
+        ("/etc/passwd", "is not a file of (graphs|tensors)"),
+        ("/dev/zero", "is no regular file"),
+        ("pipe", "is no regular file"),
+        (".", "is no regular file"),
+        ("loop", "cannot be read"),
+        ("a" * 5000, "cannot be read"),
+        ("huge", "is not a file of (graphs|tensors)"),
+    ],
+)
+def test_hostile_paths_in_a_configuration_are_named_and_not_waited_for(typed: Path, key: str, path: str, message: str) -> None:
+    os.mkfifo(typed / "pipe")
+    (typed / "loop").symlink_to("loop")
+    with (typed / "huge").open("wb") as file:
+        file.truncate(2**40)
+    config = json.loads((typed / "graph.json").read_text())
+    (typed / "graph.json").write_text(json.dumps(changed(config, "part-1", {**config["part-1"], key: path})))
+    with pytest.raises((InputError, DatasetError), match=message):
+        read_dgl(typed / "graph.json")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "{" * 1000, "[]", "null", '{"num_parts": 1e999}', "9" * 6000, "\xff", ""])
+def test_a_hostile_configuration_is_named(typed: Path, text: str) -> None:
+    (typed / "graph.json").write_text(text)
+    with pytest.raises((InputError, DatasetError), match=r"graph\.json"):
+        read_dgl(typed / "graph.json")
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,8 @@ def test_reads(tmp_path: Path, name: str, text: str, expected: dict[str, Any]) -
         ("a.yaml", b"a: [", "cannot be read"),
         ("a.yaml", b"- 1\n- 2\n", "holds list, expected options"),
         ("a.yaml", b"!!python/object/apply:os.getcwd []", "cannot be read"),
+        ("a.yaml", b"since: 2026-99-99", "cannot be read: month must be in"),
+        ("a.yaml", b"epochs: " + b"9" * 5000, "cannot be read: Exceeds the limit"),
     ],
 )
 def test_refuses(tmp_path: Path, name: str, content: bytes, complaint: str) -> None:

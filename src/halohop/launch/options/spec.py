@@ -149,5 +149,5 @@ def _yaml(text: str, path: Path) -> Any:
         raise InputError(f"{path} needs PyYAML: pip install 'halohop[yaml]', or write it as TOML") from error
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date or a number that Python cannot hold
         raise InputError(f"configuration file {path} cannot be read: {error}") from error
