@@ -2,7 +2,7 @@
 
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -148,12 +148,13 @@ def hexadecimal(checksum: int) -> str:
     return f"{checksum:08x}"
 
 
-def sum_range(descriptor: int, begin: int, end: int) -> int:
-    """The checksum of some bytes of an open file, or of those of them that there are."""
+def sum_range(descriptor: int, begin: int, end: int, report: Callable[[int], object] = lambda count: None) -> int:
+    """The checksum of some bytes of an open file, or of those of them that there are; reports how many each read gave."""
     checksum = 0
     while begin < end and (data := os.pread(descriptor, min(_READ, end - begin), begin)):
         checksum = zlib.crc32(data, checksum)
         begin += len(data)
+        report(len(data))
     return checksum
 
 

@@ -1,5 +1,7 @@
 """Folders that come piece by piece, without processes."""
 
+import os
+import threading
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from halohop.datasets import synthetic
-from halohop.errors import CorruptDatasetError, ProtocolError, WriteError
+from halohop.errors import CorruptDatasetError, DeadlineExceededError, ProtocolError, WriteError
 from halohop.launch.jobs.host import copying
 from halohop.launch.jobs.host.messages import Copied, Piece
 from halohop.launch.jobs.plan import Data
@@ -32,6 +34,23 @@ def folder(source: Path, tmp_path: Path) -> Copied:
     """Partition 1 of 3, and where it is to be."""
     data = Data(source=str(source), folder=str(tmp_path / "cache" / "parts"), shares=shares("1/3"), copied=True)
     return copied(data, read_manifest(source))
+
+
+def test_storage_that_hangs_is_not_waited_for_and_one_that_drips_is(source: Path, folder: Copied, monkeypatch) -> None:
+    write(folder, source)
+    let_go, pause, pread = threading.Event(), [0.0], os.pread
+
+    def slow(*arguments: int) -> bytes:
+        let_go.wait(pause[0])
+        return pread(*arguments)
+
+    monkeypatch.setattr(checksums.os, "pread", slow)
+    pause[0] = 0.05
+    assert copying.wanted(folder, 1.0) == ()
+    pause[0] = 20.0
+    with pytest.raises(DeadlineExceededError, match=r"compare .*parts: nothing has come for 1 s"):
+        copying.wanted(folder, 1.0)
+    let_go.set()
 
 
 def pieces(source: Path, paths: tuple[str, ...]) -> Iterator[Piece]:

@@ -1,5 +1,6 @@
 """What cannot work on a host is said before anything starts there."""
 
+import os
 import shutil
 import socket
 from collections.abc import Iterator
@@ -17,6 +18,18 @@ from halohop.testing.graphs import ring
 def copied(folder: Path, size: int) -> Copied:
     record = FileRecord(dtype="u1", shape=(size,), bytes=size, checksums=("00000000",))
     return Copied(folder=str(folder), files={"part-0000/a.npy": record}, small={}, manifest=b"{}")
+
+
+def test_storage_that_hangs_is_named(tmp_path: Path) -> None:
+    """A pipe in place of a file lets its reader wait, as a file on such storage does."""
+    manifest = tmp_path / "manifest.json"
+    os.mkfifo(manifest)
+    order = Order(programs=(), folder="/", reads=(str(tmp_path),))
+    found = lacking.checked_in_time(order, 0.2)
+    end = os.open(manifest, os.O_RDWR)
+    manifest.unlink()
+    os.close(end)  # lets the reader go
+    assert found.problems == (f"/, {tmp_path} did not answer within 0.2 s; see whether the storage of this host works",)
 
 
 @pytest.fixture

@@ -3,13 +3,13 @@
 import os
 import zlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 from halohop.cores import usable_cores
 from halohop.errors import CorruptDatasetError, ProtocolError
 from halohop.files import whole_file, write_file, writing
+from halohop.files.parallel import Report, in_threads
 from halohop.files.private import refuse_links_to
 from halohop.files.reading import resolve_below
 from halohop.launch.jobs.host.channel import PIECE
@@ -17,13 +17,35 @@ from halohop.launch.jobs.host.messages import Copied, Piece
 from halohop.store.checksums import ChunkSums, FileRecord, hexadecimal, sum_range
 from halohop.store.names import MANIFEST
 
+HANG_S = 120.0
+"""Seconds without a byte of a file after which storage is taken for one that hangs."""
 
-def wanted(copied: Copied) -> tuple[str, ...]:
-    """The files of a folder that are not there, or differ from their checksums: reads those that are there, on all cores."""
-    folder = Path(copied.folder)
-    with ThreadPoolExecutor(len(usable_cores()), thread_name_prefix="halohop compare") as pool:
-        same = pool.map(lambda item: _is_whole(folder / item[0], item[1]), copied.files.items())
-        return tuple(path for path, whole in zip(copied.files, same, strict=True) if not whole)
+
+def wanted(copied: Copied, seconds: float = HANG_S) -> tuple[str, ...]:
+    """The files of a folder that are not there, or differ from their checksums: reads those that are there, on all cores.
+
+    Args:
+        copied: the folder.
+        seconds: how long the storage may read without a result.
+
+    Raises:
+        DeadlineExceededError: it hangs.
+    """
+    folder, whole = Path(copied.folder), set()
+
+    def compare(item: tuple[str, FileRecord], report: Report) -> None:
+        if _is_whole(folder / item[0], item[1], report):
+            whole.add(item[0])
+
+    in_threads(
+        compare,
+        list(copied.files.items()),
+        threads=len(usable_cores()),
+        deadline=seconds,
+        name=f"compare {folder}",
+        on_done=lambda _: None,
+    )
+    return tuple(path for path in copied.files if path not in whole)
 
 
 def write(copied: Copied, missing: tuple[str, ...], take: Callable[[], Piece]) -> None:
@@ -127,14 +149,14 @@ def _following(path: str, piece: Piece | None) -> Piece:
     return piece
 
 
-def _is_whole(file: Path, record: FileRecord) -> bool:
+def _is_whole(file: Path, record: FileRecord, report: Report) -> bool:
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:
         return os.fstat(descriptor).st_size == record.bytes and all(
-            hexadecimal(sum_range(descriptor, begin, end)) == checksum for begin, end, checksum in record.chunks()
+            hexadecimal(sum_range(descriptor, begin, end, report)) == checksum for begin, end, checksum in record.chunks()
         )
     except OSError:  # a disk that cannot read it; another copy may be written beside
         return False

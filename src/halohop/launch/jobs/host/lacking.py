@@ -15,7 +15,9 @@ from itertools import islice
 from pathlib import Path
 
 from halohop import __version__
+from halohop.errors import DeadlineExceededError
 from halohop.files.aside import boot
+from halohop.files.parallel import in_threads
 from halohop.launch.jobs.host.messages import Checked, Copied, Hello, Order, Seen
 from halohop.launch.jobs.host.parts import num_parts_of, parts_in
 from halohop.memory import format_size
@@ -23,6 +25,8 @@ from halohop.store.names import MANIFEST
 
 _OWN_PORTS = range(20000, 32768)  # below those that systems give to connections
 _OFFERED = 64
+HANG_S = 60.0
+"""Seconds after which storage that does not answer is taken for one that never will."""
 
 
 def hello() -> Hello:
@@ -53,6 +57,26 @@ def checked(order: Order) -> Checked:
         return seen if folder is None else replace(seen, parts=parts_in(folder), num_parts=num_parts_of(folder))
     except OSError as error:
         return Checked(problems=(f"{error.filename} cannot be read by {_user()}: {error.strerror}; change its permissions",))
+
+
+def checked_in_time(order: Order, seconds: float = HANG_S) -> Checked:
+    """As `checked`; if the folders do not answer for so many seconds, that is the problem."""
+    found: list[Checked] = []
+    try:
+        in_threads(
+            lambda one, _: found.append(checked(one)),
+            [order],
+            threads=1,
+            deadline=seconds,
+            name="check folders",
+            on_done=lambda _: None,
+        )
+    except DeadlineExceededError:
+        folders = dict.fromkeys([order.folder, *order.reads, *(copied.folder for copied in order.copied)])
+        return Checked(
+            problems=(f"{', '.join(folders)} did not answer within {seconds:g} s; see whether the storage of this host works",)
+        )
+    return found[0]
 
 
 def problems(order: Order) -> tuple[str, ...]:

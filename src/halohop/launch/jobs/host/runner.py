@@ -18,7 +18,7 @@ from halohop.interfaces import GLOO_INTERFACE, interface_towards
 from halohop.launch.jobs.host import copying
 from halohop.launch.jobs.host.channel import Channel
 from halohop.launch.jobs.host.descendants import end_all
-from halohop.launch.jobs.host.lacking import checked, hello
+from halohop.launch.jobs.host.lacking import checked_in_time, hello
 from halohop.launch.jobs.host.messages import (
     MARK,
     Begin,
@@ -68,7 +68,7 @@ class Runner:
         self._channel.beat()
         threading.Thread(target=self._read, name="halohop-launcher", daemon=True).start()
         self._order = self._take(Order)
-        self._channel.send(checked(self._order))
+        self._channel.send(checked_in_time(self._order))
         while True:
             try:
                 self._answer(self._next())
