@@ -1,5 +1,6 @@
 """What a server answers to requests that are well formed and make no sense."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +11,12 @@ from halohop.errors import InputError, RemoteError
 from halohop.net import serve
 from halohop.net.seed_files import SeedFiles
 from halohop.sampling.fanouts import Fanouts
+from halohop.sampling.remote import BatchRequest
+from halohop.store.draw import Rules
+from halohop.store.requests import EdgesRequest, FetchRequest, RowQuery, RowsByIdRequest, SelectRequest
 from halohop.testing.graphs import ring
 from halohop.testing.worlds import TOKEN
-from tests.support.hostile_requests import bare_errors, good_requests
+from tests.support.hostile_requests import IDS, RELATION, bare_errors, good_requests
 
 
 @pytest.fixture
@@ -36,6 +40,37 @@ def test_requests_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None:
     count, found = bare_errors(tmp_path, every=17)
     assert found == []
     assert count > 200
+
+
+def _batches(rules: Rules, fanout: int) -> Iterator[BatchRequest]:
+    for asked in good_requests():
+        if isinstance(asked, BatchRequest):
+            fanouts = Fanouts(per_relation={RELATION: (fanout,)})
+            yield replace(asked, options=replace(asked.options, rules=rules, fanouts=fanouts))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        *(pytest.param(asked, id=f"draws-{number}") for number, asked in enumerate(_batches(Rules(replace=True), 2**30))),
+        pytest.param(FetchRequest(queries=(RowQuery(table="node", columns=("x", "x"), gid=IDS),)), id="columns"),
+        pytest.param(RowsByIdRequest(table="node", columns=("x", "x"), ids=IDS), id="columns-by-id"),
+        pytest.param(SelectRequest(node_type="node", mask=None, parts=(0, 0)), id="nodes-of-partitions"),
+        pytest.param(EdgesRequest(relation=RELATION, parts=(0, 0)), id="edges-of-partitions"),
+    ],
+)
+def test_a_short_request_does_not_take_much_memory(parts: Path, asked: object) -> None:
+    with halohop.serve(parts, token=TOKEN) as server, pytest.raises(InputError, match=r"name each once|ask for fewer"):
+        server._service.answer(asked)
+
+
+def test_batches_with_times_need_times_of_the_seeds(parts: Path) -> None:
+    rules = Rules(disjoint=True, time="time")
+    with halohop.serve(parts, token=TOKEN) as server:
+        for asked in _batches(rules, 2):
+            if asked.seeds.time is None:
+                with pytest.raises(InputError, match="give a time for each seed"):
+                    server._service.answer(asked)
 
 
 def test_a_fault_of_the_server_is_not_taken_for_one_of_the_client(parts: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ from halohop.sampling.columns import Columns
 from halohop.sampling.fanouts import Fanouts
 from halohop.sampling.link_seeds import LinkSeeds
 from halohop.sampling.remote import BatchRequest, Options
+from halohop.store.checksums import FileRecord
 from halohop.store.draw import Draw, Rules
 from halohop.store.requests import (
     EdgesRequest,
@@ -60,6 +61,7 @@ from halohop.tables.messages import (
     LoadTablesRequest,
     MakeTableRequest,
     ReadRowsRequest,
+    SavedTable,
     SaveTablesRequest,
     TableQuery,
 )
@@ -93,6 +95,10 @@ def good_requests() -> Iterator[Any]:
     yield ListTablesRequest()
     yield SaveTablesRequest(folder="run/step-1-00c0ffee", names=("t",))
     yield LoadTablesRequest(token="l", folder="run/step-1-00c0ffee", tables=(), only_check=False)
+    file = FileRecord(dtype="int64", shape=(5,), bytes=168, checksums=("00000000",))
+    for files in ({}, {"id": file}):
+        saved = SavedTable(spec=spec, optimizer="", rule=sgd, steps=0, num_rows=5, owns="", path="x", files=files)
+        yield LoadTablesRequest(token=f"l{len(files)}", folder="run/step-1-00c0ffee", tables=(saved,), only_check=True)
     yield ClearCheckpointsRequest(folder="run", keep=("step-1-00c0ffee",))
     draw = Draw(seed=1, epoch=0, batch=0, hop=0, rules=Rules())
     hop = HopQuery(relation=RELATION, fanout=2, dst_gid=IDS, edge_ids=True)
@@ -121,7 +127,11 @@ def good_requests() -> Iterator[Any]:
     links = replace(links, excluded={RELATION: torch.tensor([1, 4])})
     yield BatchRequest(options=options, columns=columns, links=links)
     yield BatchRequest(options=replace(options, rules=Rules(disjoint=True)), columns=columns, links=replace(links, time=IDS))
-    yield BatchRequest(options=options, columns=columns, node_set=NodeSet(gid={"node": IDS}, epoch=0, index=0))
+    yield BatchRequest(options=options, columns=columns, links=replace(links, triplet=True, label=None))
+    for rules in (Rules(), Rules(disjoint=True), Rules(disjoint=True, time="time", time_window=3)):
+        nodes = NodeSet(gid={"node": IDS}, epoch=0, index=0)
+        yield BatchRequest(options=replace(options, rules=rules), columns=columns, node_set=nodes)
+        yield BatchRequest(options=replace(options, rules=rules), columns=columns, nodes=replace(seeds, time=None))
     yield SeedsRequest(file="ids.npy")
     yield SeedsRequest(split="own", node_type="node")
     yield AttendRequest(client="c", job="j", size=2)

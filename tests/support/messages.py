@@ -11,6 +11,7 @@ from torch import Tensor
 from halohop.errors import InputError
 from halohop.net.messages import server_codec
 from halohop.sampling.batch import EdgeBlock, NodeBlock
+from halohop.store.forms import Form
 from halohop.tables.rule_spec import RuleSpec
 from halohop.transport.messages import Failure
 
@@ -75,8 +76,11 @@ def random_value(annotation: Any, generator: torch.Generator, length: int | None
     if is_dataclass(annotation):
         return _random_record(annotation, generator)
     origin, parts = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:  # with bounds, or a length that all words keep
+    if origin is Annotated:  # with bounds, a length that all words keep, or the form of a tensor
         bare, meta = parts
+        if isinstance(meta, Form):
+            dtype = meta.dtypes[number(len(meta.dtypes))]
+            return torch.randint(100, (3 if length is None else length,), generator=generator).to(dtype)
         return random_value(bare, generator) if meta.le is None else bare(number(meta.le + 1))
     if origin is Literal:
         return parts[number(len(parts))]

@@ -10,6 +10,7 @@ from halohop import ops
 from halohop.ops import SparseRows
 from halohop.ops.device import DevicePool
 from halohop.sampling.link_seeds import End, LinkSeeds
+from halohop.store.forms import AnyIds, Ids, Times
 from halohop.typing import NodeType, Relation
 
 
@@ -26,11 +27,11 @@ class Seeds:
     """
 
     node_type: NodeType
-    gid: Tensor
-    input_id: Tensor
+    gid: Ids
+    input_id: Ids
     epoch: int
     index: int
-    time: Tensor | None = None
+    time: Times | None = None
 
     def __post_init__(self) -> None:
         assert self.gid.dim() == 1
@@ -66,7 +67,7 @@ class NodeSet:
         epoch, index: the batch's place.
     """
 
-    gid: dict[NodeType, Tensor]
+    gid: dict[NodeType, AnyIds]
     epoch: int
     index: int
 

@@ -7,6 +7,7 @@ from torch import Tensor
 from halohop import ops
 from halohop.errors import InputError
 from halohop.ops.device import DevicePool
+from halohop.store.forms import AnyIds, Ids, Times
 from halohop.typing import NodeType, Relation
 
 
@@ -45,24 +46,24 @@ class LinkSeeds:
     """
 
     relation: Relation
-    src_gid: Tensor
-    dst_gid: Tensor
-    input_id: Tensor
+    src_gid: AnyIds
+    dst_gid: AnyIds
+    input_id: Ids
     epoch: int
     index: int
     triplet: bool = False
     label: Tensor | None = None
-    time: Tensor | None = None
-    excluded: dict[Relation, Tensor] = field(default_factory=dict)
+    time: Times | None = None
+    excluded: dict[Relation, AnyIds] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        counts = (self.num_pos, len(self.src_gid), len(self.dst_gid))
-        fits = counts[0] == counts[1] if self.triplet else counts[1] == counts[2]
-        labels = counts[1] if self.label is None else len(self.label)
-        times = counts[0] if self.time is None else len(self.time)
-        if not (fits and counts[0] <= counts[1] == labels and counts[0] == times):
+        pos, src, dst = self.num_pos, len(self.src_gid), len(self.dst_gid)
+        fits = pos == src and dst % max(pos, 1) == 0 if self.triplet else src == dst
+        labels = src if self.label is None else len(self.label)
+        times = pos if self.time is None else len(self.time)
+        if not (fits and pos <= min(src, dst) and (pos or not dst) and src == labels and pos == times):
             raise InputError(
-                f"seeds of links do not fit together: {counts[0]} positives, {counts[1]} sources, {counts[2]} destinations, "
+                f"seeds of links do not fit together: {pos} positives, {src} sources, {dst} destinations, "
                 f"{labels} labels, {times} times"
             )
 

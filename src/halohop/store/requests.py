@@ -14,6 +14,7 @@ from torch import Tensor
 
 from halohop import ops
 from halohop.store.draw import Draw
+from halohop.store.forms import AnyIds, Edges, Ids, NarrowEdges, Times
 from halohop.typing import NodeType, Relation, TableKey
 
 Reply = TypeVar("Reply", covariant=True)
@@ -27,6 +28,8 @@ Name = Annotated[str, msgspec.Meta(max_length=MAX_NAME)]
 """A name that its reader may keep. A message with a longer one is refused when it is read."""
 Ranks = Annotated[int, msgspec.Meta(ge=0, le=MAX_RANKS)]
 """A number of processes, with the same check."""
+Fanout = Annotated[int, msgspec.Meta(ge=-1, le=2**62 - 1)]
+"""How many neighbors of a node are sampled, with the same check; -1: all."""
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=604_800)]
 """A time for which its reader keeps something, with the same check."""
 
@@ -61,12 +64,12 @@ class HopQuery:
     """
 
     relation: Relation
-    fanout: int
-    dst_gid: Tensor
-    tree: Tensor | None = None
-    latest: Tensor | None = None
-    excluded: Tensor | None = None
-    src_gid: Tensor | None = None
+    fanout: Fanout
+    dst_gid: Ids
+    tree: Ids | None = None
+    latest: Times | None = None
+    excluded: AnyIds | None = None
+    src_gid: Ids | None = None
     edge_ids: bool = False
     most: int | None = None
 
@@ -88,10 +91,10 @@ class HopAnswer:
         edge_id: the user's ids of these edges, int32 or int64; None where they were not asked for, or are the gids.
     """
 
-    counts: Tensor
-    src_gid: Tensor
-    edge_gid: Tensor
-    edge_id: Tensor | None = None
+    counts: Ids
+    src_gid: NarrowEdges
+    edge_gid: Edges
+    edge_id: NarrowEdges | None = None
 
     @property
     def num_bytes(self) -> int:
@@ -123,7 +126,7 @@ class RowQuery:
 
     table: TableKey
     columns: tuple[str, ...]
-    gid: Tensor
+    gid: Ids
     padded: bool = False
 
     def of(self, rows: Tensor, pool: ops.Pool | None = None) -> "RowQuery":
@@ -167,7 +170,7 @@ class FetchRequest(Request[FetchReply]):
 class LocateReply:
     """Gids (int64 ``[n]``); -1 where the id is not owned here."""
 
-    gid: Tensor
+    gid: Ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +178,7 @@ class LocateRequest(Request[LocateReply]):
     """The gids of nodes given by raw id (int64 ``[n]``)."""
 
     node_type: NodeType
-    raw: Tensor
+    raw: Ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +186,7 @@ class LocateEdgesRequest(Request[LocateReply]):
     """The gids of edges given by their places in the user's input (int64 ``[n]``)."""
 
     relation: Relation
-    edge_id: Tensor
+    edge_id: Ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +198,7 @@ class RowsByIdReply:
         rows, sparse: as of a query of `FetchReply`, for the others.
     """
 
-    gid: Tensor
+    gid: Ids
     rows: tuple[Tensor, ...]
     sparse: dict[str, ops.SparseRows]
 
@@ -207,15 +210,15 @@ class RowsByIdRequest(Request[RowsByIdReply]):
 
     table: TableKey
     columns: tuple[str, ...]
-    ids: Tensor
+    ids: Ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectReply:
     """The selected nodes, ascending by raw id; both int64 ``[n]``."""
 
-    gid: Tensor
-    raw: Tensor
+    gid: Ids
+    raw: Ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,9 +234,9 @@ class SelectRequest(Request[SelectReply]):
 class EdgesReply:
     """The edges, ascending by edge id; all int64 ``[n]``."""
 
-    src_gid: Tensor
-    dst_gid: Tensor
-    edge_id: Tensor
+    src_gid: Ids
+    dst_gid: Ids
+    edge_id: Ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,4 +249,4 @@ class EdgesRequest(Request[EdgesReply]):
 
     relation: Relation
     parts: tuple[int, ...]
-    edge_id: Tensor | None = None
+    edge_id: Ids | None = None

@@ -6,6 +6,7 @@ from typing import Literal
 from torch import Tensor
 
 from halohop import ops
+from halohop.store.forms import Ids
 from halohop.store.requests import Name, Ranks, Seconds
 from halohop.tables.messages import TableRequest
 from halohop.tables.rule_spec import RuleSpec
@@ -49,7 +50,7 @@ class Share:
     """
 
     name: str
-    gid: Tensor
+    gid: Ids
     rows: Tensor
     lr: float = 0.0
     spec: str = ""

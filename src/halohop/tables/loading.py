@@ -40,6 +40,8 @@ def check(table: KeptTable, saved: Sequence[SavedTable], folder: Path) -> int:
     found, arrays, finders = 0, _arrays_of(saved[0]), _finders(table)
     for part in _needed(table, saved):
         try:
+            if part.num_rows and (missing := sorted(arrays.keys() - part.files.keys())):
+                raise CorruptDatasetError(f"{part.path} has {part.num_rows} rows, but not the files {missing}")
             for name, record in part.files.items():
                 array = arrays.get(name)
                 shape = None if array is None else (part.num_rows, *array.row_shape)

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from halohop import ops
 from halohop.store.checksums import FileRecord
+from halohop.store.forms import Ids
 from halohop.store.requests import Name, Reply, Request
 from halohop.tables.rule_spec import RuleSpec
 from halohop.tables.spec import TableSpec
@@ -144,7 +145,7 @@ class TableQuery:
     """
 
     name: str
-    gid: Tensor
+    gid: Ids
     state: str = ""
     spec: str = ""
 

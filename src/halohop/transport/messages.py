@@ -19,6 +19,7 @@ from torch import Tensor
 
 from halohop.errors import DeadlineExceededError, InputError, PeerLostError, ProtocolError
 from halohop.ops.pool import Pool
+from halohop.store.forms import check_of
 from halohop.transport.handshake import DIGEST_BYTES
 from halohop.transport.integers import packed, unpacked
 from halohop.transport.shapes import StrictTypes, digest
@@ -100,6 +101,7 @@ class Codec:
             except TypeError as error:
                 raise InputError(f"message type {name} has a field that cannot be sent: {error}") from error
         self._types = known
+        self._forms = {message: check_of(message) for message in known.values()}
         self.digest = digest(known.values(), DIGEST_BYTES)
         self._pool = Pool(limit_bytes=IDLE_BYTES)
 
@@ -168,6 +170,8 @@ class Codec:
         try:
             self._strict[message].decode(header[end:])
             result: Any = msgspec.msgpack.Decoder(message, dec_hook=take).decode(header[end:])
+            if check := self._forms[message]:
+                check(result, message.__name__, {})
         except ProtocolError as error:
             raise ProtocolError(f"malformed {message.__name__}: {error}") from None
         except (
