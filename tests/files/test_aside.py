@@ -79,9 +79,9 @@ def test_what_others_left_is_named_and_stays(
     folder = tmp_path / "my; disk"
     left = fill(folder / f"out.partial-{middle.replace('BOOT', aside.boot())}{RANDOM}", 4096)
     (folder / "out").mkdir()
-    for _ in range(2):  # it is named once
-        aside.clear_abandoned(folder / "out")
-        aside.mention_leftovers(folder / "out")
+    aside.clear_abandoned(folder / "out")
+    assert len(caplog.messages) == 1
+    aside.mention_leftovers(folder / "out")  # it is named once
     (message,) = caplog.messages
     size = sum(path.lstat().st_size for path in (left, *left.rglob("*")))
     assert message.startswith(f"{left} takes {aside.format_size(size)}: a writer that was stopped left it there.")
@@ -92,14 +92,17 @@ def test_what_others_left_is_named_and_stays(
 
 def test_the_only_copy_and_what_is_being_written_are_not_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     fill(tmp_path / f"out.replaced-{HOST}-{BOOT}-{RANDOM}")
-    living = tmp_path / f"out.partial-{HOST}-{BOOT}-{RANDOM}"
-    living.mkdir()
-    descriptor = os.open(living, os.O_RDONLY)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    descriptors = []
+    for where in (f"{HOST}-{BOOT}", f"{aside.host()}-{aside.boot()}"):
+        living = tmp_path / f"out.partial-{where}-{RANDOM}"
+        living.mkdir()
+        descriptors.append(os.open(living, os.O_RDONLY))
+        fcntl.flock(descriptors[-1], fcntl.LOCK_EX)
     aside.clear_abandoned(tmp_path / "out")
     assert caplog.messages == []
-    assert len(names(tmp_path)) == 2
-    os.close(descriptor)
+    assert len(names(tmp_path)) == 3
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def test_leftovers_are_listed_beside_a_folder_and_in_it(tmp_path: Path) -> None:
@@ -111,8 +114,10 @@ def test_leftovers_are_listed_beside_a_folder_and_in_it(tmp_path: Path) -> None:
     inside.write_bytes(bytes(77))
     (tmp_path / f"other.partial-{RANDOM}").touch()
     (out / "deep" / "notes.partial-mine").touch()
+    folder = fill(out / "deep" / f"z.partial-{HOST}-{BOOT}-{RANDOM}")
+    (folder / f"x.npy.partial-{RANDOM}").touch()  # it goes with its folder
     found = aside.leftovers(out)
-    assert [*found] == sorted([beside, inside])
+    assert [*found] == sorted([beside, inside, folder])
     assert found[inside] == 77
     assert found[beside] > 2000
 
