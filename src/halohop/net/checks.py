@@ -9,7 +9,16 @@ from halohop.sampling.batch import Seeds
 from halohop.sampling.columns import ALL
 from halohop.sampling.link_seeds import LinkSeeds
 from halohop.sampling.remote import BatchRequest
-from halohop.store.requests import EdgesRequest, FetchRequest, HopQuery, RowsByIdRequest, SampleRequest, SelectRequest
+from halohop.store.forms import Form, check_form
+from halohop.store.requests import (
+    EdgesRequest,
+    FetchRequest,
+    HopQuery,
+    LocateRequest,
+    RowsByIdRequest,
+    SampleRequest,
+    SelectRequest,
+)
 from halohop.store.schema import Schema
 
 _ID_BYTES = 8
@@ -36,6 +45,8 @@ def check_request(request: Any, schema: Schema, max_bytes: int) -> None:
         case FetchRequest():
             for fetched in request.queries:
                 _check_distinct(request, fetched.columns)
+        case LocateRequest():
+            check_form(Form(), request.raw, "raw", {})
         case RowsByIdRequest():
             _check_distinct(request, request.columns)
         case SelectRequest() | EdgesRequest():

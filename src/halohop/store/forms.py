@@ -58,7 +58,7 @@ def check_of(kind: Any) -> Check | None:
         return partial(_check_record, fields) if fields else None
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return next((partial(_check_tensor, form) for form in parts if isinstance(form, Form)), None)
+        return next((partial(check_form, form) for form in parts if isinstance(form, Form)), None)
     check = next(filter(None, map(check_of, parts)), None)
     values: Any = {tuple: iter, dict: dict.values}.get(origin)
     return partial(_check_each, check, values) if check and values else check
@@ -76,7 +76,8 @@ def _check_each(check: Check, values: Callable[[Any], Iterable[Any]], group: Any
         check(value, name, lengths)
 
 
-def _check_tensor(form: Form, tensor: Tensor, name: str, lengths: dict[str, int]) -> None:
+def check_form(form: Form, tensor: Tensor, name: str, lengths: dict[str, int]) -> None:
+    """Checks a tensor; raises as `check_of`."""
     size = lengths.setdefault(form.length, tensor.numel()) if form.length else tensor.numel()
     if tensor.dim() != 1 or tensor.dtype not in form.dtypes or tensor.numel() != size:
         raise ProtocolError(

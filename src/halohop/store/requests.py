@@ -170,7 +170,7 @@ class FetchRequest(Request[FetchReply]):
 class LocateReply:
     """Gids (int64 ``[n]``); -1 where the id is not owned here."""
 
-    gid: Ids
+    gid: Tensor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +178,7 @@ class LocateRequest(Request[LocateReply]):
     """The gids of nodes given by raw id (int64 ``[n]``)."""
 
     node_type: NodeType
-    raw: Ids
+    raw: Tensor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
