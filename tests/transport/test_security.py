@@ -46,6 +46,18 @@ def test_a_token_file_that_others_can_use_is_refused(tmp_path, mode, verb):
         assert load_token(link).key == TOKEN.key
 
 
+@pytest.mark.parametrize(("mode", "verb"), [(0o644, "read"), (0o640, "read"), (0o620, "write"), (0o602, "write")])
+def test_a_private_key_that_others_can_use_is_refused(tmp_path, mode, verb):
+    key = tmp_path / "host.key"
+    key.touch()
+    env = {"HALOHOP_CERTIFICATE": "host.pem", "HALOHOP_KEY": str(key), "HALOHOP_AUTHORITY": "authority.pem"}
+    key.chmod(0o600)
+    assert load_token(env=env).certificate.key == key
+    key.chmod(mode)
+    with pytest.raises(InputError, match=rf"others can {verb} the private key in \S+ \(mode {mode:o}\); .*chmod 600"):
+        load_token(env=env)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files away, which only root may")
 def test_a_group_may_read_a_file_of_root(tmp_path, monkeypatch):
     """As in a pod with fsGroup, where a mounted Secret is a link through a folder to a file of root."""

@@ -295,6 +295,7 @@ class Authority:
         name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host)])
         chain, file = self._folder / f"{host}.pem", self._folder / f"{host}.key"
         chain.write_bytes(self._signed(name, key.public_key(), ca=False))
+        file.touch(mode=0o600)
         file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
         return Certificate(chain=chain, key=file, authority=self.file)
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,8 +80,8 @@ def load_token(path: str | Path | None = None, env: Mapping[str, str] | None = N
         encrypt: whether peers shall encrypt; they also do where HALOHOP_ENCRYPT is 1.
 
     Raises:
-        InputError: the file cannot be read, others can read or write it, the token is too short, there is none to encrypt with,
-            or only some of the three files are named.
+        InputError: the file cannot be read, others can read or write it or the private key, the token is too short, there is none
+            to encrypt with, or only some of the three files are named.
     """
     env = os.environ if env is None else env
     encrypt = encrypt or _is_on(env.get(ENCRYPT_VARIABLE, ""))
@@ -101,14 +102,18 @@ def _read_token(path: Path) -> bytes:
             status, text = os.fstat(file.fileno()), file.read().strip()
     except OSError as error:
         raise InputError(f"cannot read the token file {path}: {error.strerror}") from error
-    mode, from_root = status.st_mode & 0o777, status.st_uid == 0 != os.geteuid()
-    if others := mode & (0o026 if from_root else 0o066):  # root gives a file to a group on purpose: a mounted Secret
-        verb = "read" if others & 0o044 else "write"
-        raise InputError(f"others can {verb} the token in {path} (mode {mode:o}); make a new one, and chmod 600 {path}")
+    _refuse_shared(path, status, "token")
     try:
         return Token(text).key
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
+
+
+def _refuse_shared(path: Path, status: os.stat_result, secret: str) -> None:
+    mode, from_root = status.st_mode & 0o777, status.st_uid == 0 != os.geteuid()
+    if others := mode & (0o026 if from_root else 0o066):  # root gives a file to a group on purpose: a mounted Secret
+        verb = "read" if others & 0o044 else "write"
+        raise InputError(f"others can {verb} the {secret} in {path} (mode {mode:o}); make a new one, and chmod 600 {path}")
 
 
 def _certificate(env: Mapping[str, str]) -> Certificate | None:
@@ -119,6 +124,8 @@ def _certificate(env: Mapping[str, str]) -> Certificate | None:
         missing = next(name for name, file in zip(CERTIFICATE_VARIABLES, files, strict=True) if not file)
         raise InputError(f"{missing} is not set; a key pair needs all of {', '.join(CERTIFICATE_VARIABLES)}, or none")
     chain, key, authority = map(Path, files)
+    with suppress(FileNotFoundError):  # TLS reports it
+        _refuse_shared(key, key.stat(), "private key")
     return Certificate(chain=chain, key=key, authority=authority)
 
 
