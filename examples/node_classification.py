@@ -22,17 +22,13 @@ def train(parts: Path, epochs: int, world: halohop.World) -> None:
     torch.manual_seed(0)
     with halohop.open(parts) as graph:
         loader = halohop.NeighborLoader(graph, [10, 5], "train", batch_size=64, shuffle=True, world=world)
-        model: torch.nn.Module = fuse(GraphSAGE(next(iter(loader)).num_features, 64, num_layers=2, out_channels=8))
+        model: torch.nn.Module = fuse(GraphSAGE(next(iter(loader)).num_features, 64, num_layers=2, out_channels=8), rows="seeds")
         if world.size > 1:
             model = DistributedDataParallel(model)
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
         for epoch in range(epochs):
             for batch in loader:
-                hops = {
-                    "num_sampled_nodes_per_hop": batch.num_sampled_nodes,
-                    "num_sampled_edges_per_hop": batch.num_sampled_edges,
-                }
-                out = model(batch.x, batch.edge_index, **hops)
+                out = model(batch.x, batch.edge_index)
                 loss = F.cross_entropy(out, batch.y[: batch.batch_size])
                 optimizer.zero_grad()
                 loss.backward()

@@ -197,7 +197,7 @@ class BaseLoader(SentByArguments, DataLoader[Any]):
     def _one_batch(self, index: int, positions: Tensor) -> Any:
         world = self._plan.world if isinstance(self._plan, OwnPlan) else World()
         share = Share(index=numbered(index, world), positions=positions)
-        return self._now(self._make, (self._progress.epoch, share))
+        return self._handed_over(self._now(self._make, (self._progress.epoch, share)))
 
     def _now(self, make: Callable[[BatchSpec], Made[Dated]], spec: BatchSpec) -> Any:
         """A batch that nobody has made ahead."""
@@ -242,9 +242,13 @@ class BaseLoader(SentByArguments, DataLoader[Any]):
     def _current(self, batch: Dated, spec: BatchSpec) -> Any:
         """The batch, made again if the user's graph has changed since it was made ahead."""
         if batch.number == self._number():
-            return batch.value
+            return self._handed_over(batch.value)
         self.counters.add("batches_remade", 1)
-        return self._now(self._make_for_epoch, spec)
+        return self._handed_over(self._now(self._make_for_epoch, spec))
+
+    def _handed_over(self, batch: Any) -> Any:
+        """The batch, as it is handed over in the user's process."""
+        return batch
 
     def _makers(self, there: DeviceEpoch | None) -> Makers[BatchSpec, Any]:
         if self._in_processes:

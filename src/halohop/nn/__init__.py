@@ -1,6 +1,6 @@
 """PyG's layers over lists of in-edges: the same parameters and results, without a message for each edge.
 
-model = halohop.nn.fuse(model)                        # layers of PyG in any model, in place
+model = halohop.nn.fuse(model, rows="seeds")          # layers of PyG in any model, in place
 for conv, hop in zip(convs, halohop.nn.hops(batch)):  # or by hand: what each layer needs of a batch
     x = conv(x, hop)
 """

@@ -1,6 +1,6 @@
 """One line for a model made of PyG's layers: they compute over lists from then on."""
 
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from halohop.nn.gcn import GCNConv
 from halohop.nn.hops import Hop, Sampled
 from halohop.nn.layer import ListedConv
 from halohop.nn.relational import RGCNConv
+from halohop.nn.seed_model import give_seeds
 from halohop.nn.typed import HGTConv
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -34,7 +35,7 @@ _LISTED: dict[type[nn.Module], type[nn.Module]] = {
 _BY_ROW = (nn.Identity, nn.LayerNorm)
 
 
-def fuse(model: Model) -> Model:
+def fuse(model: Model, *, rows: Literal["all", "seeds"] = "all") -> Model:
     """Has PyG's layers in a model compute over lists of in-edges; parameters, hooks and `state_dict` stay.
 
     Layers become those of `halohop.nn` in place. PyG's models that know `num_sampled_nodes_per_hop` compute only rows that the
@@ -43,9 +44,18 @@ def fuse(model: Model) -> Model:
 
     Args:
         model: any module.
+        rows: "seeds": `model(batch.x, batch.edge_index)` returns one row for each node that the sampling of the batch began at,
+            the first rows of what it returns otherwise, and computes no rows that these do not need. It needs neither counts
+            of hops nor layers in a certain order. Edges that were changed or are of no batch of halohop's loaders, layers that
+            are not fused, and operations that read all rows (batch norm in training, `jk`, a mean over nodes) make the model
+            compute and return all rows; a warning says once why. The first batch in training and in evaluation may go through
+            the model several times. "all": all rows.
 
     Returns:
         The same module.
+
+    Raises:
+        InputError: other `rows`; a module that is not called itself, such as a `ModuleList`.
 
     Example:
         >>> import torch
@@ -54,9 +64,17 @@ def fuse(model: Model) -> Model:
         >>> type(model.convs[0]).__module__
         'halohop.nn.convs'
     """
+    if rows not in ("all", "seeds"):
+        raise InputError(f"rows={rows!r}; give 'seeds' for the rows of the seeds, or 'all'")
+    if rows == "seeds" and type(model).forward is nn.Module.forward:
+        raise InputError(f"a {type(model).__name__} is not called itself; give the module that calls its layers, or rows='all'")
     for module in model.modules():
         if type(module) in _LISTED:
             module.__class__ = _LISTED[type(module)]
+        if isinstance(module, ListedConv):
+            module.tells_of_rows = rows == "all"
+    if rows == "seeds":
+        give_seeds(model)
     for module in model.modules():
         if isinstance(module, BasicGNN) and type(module._trim) is TrimToLayer and _needs_few_rows(module):
             module._trim = TrimToHop()

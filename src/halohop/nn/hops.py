@@ -216,6 +216,18 @@ class Sampled:
             )
 
 
+def are_ends(edge_index: Tensor, num_src: int, num_dst: int) -> bool:
+    """Whether these are positions among so many nodes; PyG says best what else they are."""
+    if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_index.dtype not in (torch.int64, torch.int32):
+        return False
+    if not edge_index.numel():
+        return True
+    plain = edge_index.as_subclass(Tensor)
+    least, (src, dst) = int(plain.min()), plain.amax(dim=1).tolist()
+    fits: bool = least >= 0 and src < num_src and dst < num_dst
+    return fits
+
+
 def grouped(edge_index: Tensor, num_src: int, num_dst: int) -> Hop:
     """Edges as lists of their destinations: views if they are grouped already, else sorted.
 

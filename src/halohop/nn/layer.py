@@ -1,5 +1,8 @@
 """What the layers share: when they aggregate over lists, and when PyG's own code runs instead."""
 
+import logging
+from collections.abc import Callable
+from functools import cache, partial, wraps
 from typing import Any
 
 import torch
@@ -8,9 +11,11 @@ from torch_geometric import EdgeIndex
 from torch_geometric.nn import MessagePassing
 
 from halohop.nn.aggregation import Rows, pair_of
-from halohop.nn.hops import Hop, grouped
+from halohop.nn.hops import Hop, are_ends, grouped
+from halohop.nn.seed_run import CURRENT
 from halohop.ops import SEGMENT_DTYPES
 from halohop.ops.segments import Reduce
+from halohop.sampling.lists import AROUND
 
 REDUCTIONS: dict[Any, Reduce] = {"add": "sum", "sum": "sum", "mean": "mean", "max": "max"}
 """PyG's names of the aggregations that lists offer."""
@@ -43,6 +48,7 @@ def module_key(name: str, *reserved: str, alone: bool = True) -> str:
 
 
 _NO_MODULES = nn.ModuleDict()
+_LOG = logging.getLogger(__name__)
 
 
 class ListedConv(MessagePassing):  # type: ignore[misc]
@@ -57,8 +63,15 @@ class ListedConv(MessagePassing):  # type: ignore[misc]
     """
 
     takes_hops = True
+    tells_of_rows = False
+    """Whether to say once that `fuse(model, rows="seeds")` would be faster."""
     _layouts: tuple[torch.layout, ...] = (torch.strided,)
     """Of the rows; those of a layer that multiplies them first may be in CSR."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "forward" in cls.__dict__:
+            cls.forward = _followed(cls.forward)
 
     def _set_jittable_templates(self, raise_on_error: bool = False) -> None:
         """None: PyG would compile `propagate` for each class, for code that is seldom reached."""
@@ -66,12 +79,18 @@ class ListedConv(MessagePassing):  # type: ignore[misc]
     def _hop(self, x: Rows, edge_index: Any, size: Any = None) -> Hop | None:
         """The lists to aggregate over; None if PyG's code is to do it."""
         there, here = x if isinstance(x, tuple) else (x, x)
-        if not self._is_plain() or not all(_are_rows(rows, self._layouts) for rows in (there, here) if rows is not None):
-            return None
-        if isinstance(edge_index, Hop):
-            return edge_index
+        fits = self._is_plain() and all(_are_rows(rows, self._layouts) for rows in (there, here) if rows is not None)
         if torch.compiler.is_compiling():
-            return None
+            return edge_index if fits and isinstance(edge_index, Hop) else None
+        if (run := CURRENT.get()) is not None:
+            if not fits or size is not None or isinstance(edge_index, Hop):
+                run.check((there, here))
+            elif (hop := run.hop((there, here), edge_index)) is not None:
+                return hop
+        if not fits or isinstance(edge_index, Hop):
+            return edge_index if fits else None
+        if self.tells_of_rows and type(edge_index) is Tensor and AROUND.of(edge_index) is not None:
+            _tell_of_rows()
         if type(edge_index) not in (Tensor, EdgeIndex) or edge_index.layout != torch.strided:
             return None
         num_src, num_dst = len(there), len(there if here is None else here)
@@ -79,7 +98,7 @@ class ListedConv(MessagePassing):  # type: ignore[misc]
             num_dst = size[1] if here is None else num_dst
             if tuple(size) != (num_src, num_dst):
                 return None
-        if not _are_ends(edge_index, num_src, num_dst):
+        if not are_ends(edge_index, num_src, num_dst):
             return None
         return grouped(edge_index, num_src, num_dst)
 
@@ -106,6 +125,22 @@ class ListedConv(MessagePassing):  # type: ignore[misc]
         return pair_of(x, edge_index), edge_index.ends, (edge_index.num_src, edge_index.num_dst)
 
 
+def _followed(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """The same computation of a layer, known to the `SeedRun` that it is a part of."""
+
+    @wraps(forward)
+    def within(self: ListedConv, *args: Any, **kwargs: Any) -> Any:
+        run = None if torch.compiler.is_compiling() else CURRENT.get()
+        return forward(self, *args, **kwargs) if run is None else run.layer(partial(forward, self, *args, **kwargs))
+
+    return within
+
+
+@cache  # once in a process
+def _tell_of_rows() -> None:
+    _LOG.warning("a fused model computes all rows of its batches; fuse(model, rows='seeds') computes those that the seeds need")
+
+
 def _are_rows(x: Any, layouts: tuple[torch.layout, ...]) -> bool:
     return isinstance(x, Tensor) and x.dim() == 2 and x.dtype in SEGMENT_DTYPES and x.layout in layouts
 
@@ -113,15 +148,3 @@ def _are_rows(x: Any, layouts: tuple[torch.layout, ...]) -> bool:
 def is_weight(values: Any) -> bool:
     """Whether there is one number per edge, which rows can be multiplied by."""
     return isinstance(values, Tensor) and values.dtype in SEGMENT_DTYPES and (values.dim() == 1 or values.shape[1:] == (1,))
-
-
-def _are_ends(edge_index: Tensor, num_src: int, num_dst: int) -> bool:
-    """Whether these are positions among so many nodes; PyG says best what else they are."""
-    if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_index.dtype not in (torch.int64, torch.int32):
-        return False
-    if not edge_index.numel():
-        return True
-    plain = edge_index.as_subclass(Tensor)
-    least, (src, dst) = int(plain.min()), plain.amax(dim=1).tolist()
-    fits: bool = least >= 0 and src < num_src and dst < num_dst
-    return fits

@@ -27,12 +27,13 @@ class HGTConv(ListedConv, pyg.HGTConv):  # type: ignore[misc]
             (src, name, dst): self._hop((x_dict[src], x_dict[dst]), edges) for (src, name, dst), edges in edge_index_dict.items()
         }
         lengths = {name: len(rows) for name, rows in x_dict.items()}
-        lengths |= {relation[2]: edges.num_dst for relation, edges in edge_index_dict.items() if isinstance(edges, Hop)}
+        lengths |= {relation[2]: hop.num_dst for relation, hop in hops.items() if hop is not None}
         if None in hops.values() or not self._folds(x_dict):
             for (src, _, dst), edges in edge_index_dict.items():
                 if isinstance(edges, Hop):
                     pair_of((x_dict[src], x_dict[dst]), edges)
-            ends = {relation: edges.ends if isinstance(edges, Hop) else edges for relation, edges in edge_index_dict.items()}
+            taken = {relation: edges if hops[relation] is None else hops[relation] for relation, edges in edge_index_dict.items()}
+            ends = {relation: edges.ends if isinstance(edges, Hop) else edges for relation, edges in taken.items()}
             out: dict[NodeType, Tensor] = super().forward(x_dict, ends)
             return {name: rows[: lengths[name]] for name, rows in out.items()}
         reached = [name for name in x_dict if name in self.dst_node_types]

@@ -23,6 +23,7 @@ from halohop.pyg.convert import to_pyg
 from halohop.pyg.inputs import fanouts_of, padding_of
 from halohop.pyg.sampler import HalohopSampler, LoaderSampler
 from halohop.pyg.sampler_output import from_sampler_output, to_sampler_output
+from halohop.pyg.seeds import note_seeds
 from halohop.pyg.source import source_of
 from halohop.sampling.batch import AnySeeds, Batch, NodeSet
 from halohop.sampling.caps import Padding, Sizes, bound, measured
@@ -175,6 +176,9 @@ class SampledLoader(BatchLoader):
         begun, num_bytes = self._source.begun(batch, self._columns, fill, self._layout)
         data = self._completed(to_pyg(batch, begun, gids=self._gids, ids=self._ids))
         return Made(item=data if self.transform is None else self.transform(data), num_bytes=batch.num_bytes + num_bytes)
+
+    def _handed_over(self, batch: Any) -> Any:
+        return note_seeds(batch)
 
     def _completed(self, data: Data | HeteroData) -> Data | HeteroData:
         """What a subclass adds to a batch before the user's transform."""

@@ -1,11 +1,13 @@
-"""Where lists of edges begin, as those know who drew them: kept beside the ends of edges, so that nobody looks for it again."""
+"""What is known of the edges of a batch, kept beside their tensors: where their lists begin, and which nodes they are around."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
+from torch.utils.weak import TensorWeakRef, WeakIdKeyDictionary
+
+from halohop.typing import NodeType, Relation
 
 Known = TypeVar("Known")
 
@@ -59,9 +61,27 @@ class Drawn:
         return self.nodes is nodes and self.version == nodes._version
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Seeds:
+    """Where the sampling of a batch began.
+
+    Args:
+        counts: how many of the first nodes of each type these are.
+        num_nodes: how many nodes of each type the batch has.
+        edges: of each relation, ``[2, E]``; whoever has the batch keeps them.
+    """
+
+    counts: Mapping[NodeType, int]
+    num_nodes: Mapping[NodeType, int]
+    edges: Mapping[Relation, TensorWeakRef]
+
+
 OF_HOPS = Beside[Sequence[Tensor | None]]()
 """Of the edges of a batch, ``[2, E]``, whose hops begin at all nodes: by hop, where the in-edges of each node that there was
 before it begin among those of the hop, int64 ``[n + 1]``; None where the hop has none."""
+
+AROUND = Beside[tuple[Relation, Seeds]]()
+"""Of the edges of a batch, ``[2, E]``, as its loader handed it over: their relation, and the seeds."""
 
 OF_NODES = Beside[Drawn]()
 """Of where edges lead, ``[E]``."""

@@ -1,0 +1,202 @@
+"""One forward pass that computes only the rows that a batch's seeds need, and stops where that would change them."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from itertools import chain
+from types import FrameType
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils.weak import WeakIdKeyDictionary
+
+from halohop.nn import row_wise
+from halohop.nn.hops import Hop
+from halohop.nn.levels import Levels
+from halohop.sampling.lists import AROUND, Seeds
+from halohop.typing import NodeType
+
+CURRENT: ContextVar["SeedRun | None"] = ContextVar("halohop_seed_run", default=None)
+
+
+class RowsMissingError(Exception):
+    """The rows that were computed may not be those of the model; the message says why."""
+
+
+class MoreLayersError(RowsMissingError):
+    """The model has more layers, one after the other, than the run was begun with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What the rows of a tensor are of: the first nodes of a type, in one batch, after some layers."""
+
+    seeds: Seeds
+    node_type: NodeType
+    level: int
+    axis: int = 0  # along which dimension the rows are
+
+
+class SeedRun(TorchFunctionMode):
+    """Follows the rows that layers give through all operations of torch.
+
+    A tensor may have a `Place`: its rows are the first ones of what the model gives for all nodes. Its place may be None: it is
+    the same whether or not rows are left out. Or it is unknown, as one that code outside of torch made.
+
+    Args:
+        layers: how many layers follow one another.
+        model: its parameters and buffers are the same.
+        given: so are the tensors that it is given.
+
+    Attributes:
+        reached: how many layers have followed one another.
+    """
+
+    def __init__(self, layers: int, model: nn.Module, given: Any) -> None:
+        super().__init__()
+        self.reached = 0
+        self._layers = layers
+        self._places = WeakIdKeyDictionary()
+        self._levels: dict[int, Levels | None] = {}
+        self._made: dict[NodeType, tuple[Place, int]] | None = None  # by the layer that computes now
+        self._grad = torch.is_grad_enabled()
+        for tensor in chain(model.parameters(), model.buffers(), _tensors(given)):
+            self._places[tensor] = None
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self._made is not None:  # a layer over lists computes
+            return func(*args, **kwargs)
+        known, place = self._place_after(row_wise.name_of(func), args, kwargs)
+        out = func(*args, **kwargs)
+        if known:
+            for tensor in _tensors(out):
+                self._places[tensor] = place
+        return out
+
+    def layer(self, call: Callable[[], Any]) -> Any:
+        """What a layer gives. From where it takes a hop to its end, its operations are its own."""
+        if self._made is not None:
+            return call()
+        try:
+            out = call()
+        finally:
+            made, self._made = self._made, None
+        if made is None:
+            return out
+        with torch._C.DisableTorchFunction():
+            for node_type, rows in out.items() if isinstance(out, dict) else ((next(iter(made)), out),):
+                place, number = made.get(node_type, (None, -1))
+                if not isinstance(rows, Tensor) or len(rows) != number:
+                    raise RowsMissingError("a layer gives other rows than it was asked for")
+                self._places[rows] = place
+        return out
+
+    def hop(self, x: tuple[Any, Any], edge_index: Any) -> Hop | None:
+        """What a layer reads of a relation; None if it is to give all rows, as nothing was left out of what it is given.
+
+        Raises:
+            RowsMissingError: rows that it needs may have been left out.
+        """
+        with torch._C.DisableTorchFunction():
+            return self._hop([one for one in x if one is not None], edge_index)
+
+    def _hop(self, rows: list[Tensor], edge_index: Any) -> Hop | None:
+        places = [place for one in rows if (place := self._places.get(one)) is not None]
+        known = AROUND.of(edge_index) if type(edge_index) is Tensor else None
+        levels = None if known is None else self._levels_of(known[1])
+        if known is None or levels is None:
+            if places:
+                raise RowsMissingError("a layer is given edges that are not those of a batch, or were changed")
+            return None
+        (src, _, dst), seeds = known
+        level = places[0].level if places else 0
+        types = (src, dst)[: len(rows)]
+        if level and [*places] != [Place(seeds=seeds, node_type=name, level=level) for name in types]:
+            raise RowsMissingError("a layer is given rows of different layers or batches")
+        if self._recomputes():
+            raise RowsMissingError("a layer is computed again in the backward pass (gradient checkpointing)")
+        if level == self._layers:
+            raise MoreLayersError("there are more layers")
+        if [*map(len, rows)] != [levels.rows[level][name] for name in types]:
+            if level:
+                raise RowsMissingError("a layer is given more or fewer rows than the one before gave")
+            return None
+        self.reached = max(self.reached, level + 1)
+        self._made = {} if self._made is None else self._made
+        self._made[dst] = Place(seeds=seeds, node_type=dst, level=level + 1), levels.rows[level + 1][dst]
+        return levels.hop(known[0], level)
+
+    def check(self, x: Iterable[Any]) -> None:
+        """
+        Raises:
+            RowsMissingError: a layer that computes without lists is given rows of which some were left out.
+        """
+        if self._made is None and any(self._places.get(one) is not None for one in x if isinstance(one, Tensor)):
+            raise RowsMissingError("a layer computes without lists of in-edges")
+
+    def check_result(self, out: Any) -> None:
+        """
+        Raises:
+            RowsMissingError: code outside of torch made a part of it.
+        """
+        if self.reached and any(tensor not in self._places for tensor in _tensors(out)):
+            raise RowsMissingError("the result is made by code outside of torch")
+
+    def _levels_of(self, seeds: Seeds) -> Levels | None:
+        if id(seeds) not in self._levels:
+            self._levels[id(seeds)] = Levels.of(seeds, self._layers)
+        return self._levels[id(seeds)]
+
+    def _place_after(self, name: str, args: Any, kwargs: Any) -> tuple[bool, Place | None]:
+        """What is known of what an operation returns: whether anything is, and its place."""
+        tensors = [*_tensors((args, kwargs))]
+        rows = [tensor for tensor in tensors if self._places.get(tensor) is not None]
+        known = all(tensor in self._places for tensor in tensors)
+        if not rows:
+            return known, None
+        place, others = self._places[rows[0]], [tensor for tensor in tensors if self._places.get(tensor) is None]
+        if not known:
+            self._stop(name, "a tensor that is not made of what the model is given")
+        if any(self._places[one] != place or one.dim() != rows[0].dim() for one in rows):
+            self._stop(name, "rows of different layers")
+        alone = len(rows) == 1 and len(args) > 0 and rows[0] is args[0]
+        if alone and place.axis == 0 and row_wise.takes_first_rows(name, rows[0], (args, kwargs)):
+            return True, None
+        matrices = name in row_wise.WITH_MATRICES
+        axis = None if matrices and not alone else row_wise.axis_after(name, rows[0], place.axis, (args, kwargs))
+        if axis is None:
+            self._stop(name, "all rows, or how many there are")
+        if not matrices and not all(row_wise.fits_beside(other, rows[0], place.axis) for other in others):
+            self._stop(name, "a tensor with a row for each node")
+        return True, replace(place, axis=axis) if axis != place.axis else place
+
+    def _recomputes(self) -> bool:
+        hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+        return hooks is not None or torch.is_grad_enabled() != self._grad
+
+    def _stop(self, name: str, reads: str) -> NoReturn:
+        raise RowsMissingError(f"{name} in {_module_now()} reads {reads}")
+
+
+def _module_now() -> str:
+    """The class of the module whose code runs."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and not isinstance(frame.f_locals.get("self"), nn.Module):
+        frame = frame.f_back
+    return "the model" if frame is None else type(frame.f_locals["self"]).__name__
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """The tensors in arguments or results."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, tuple | list):
+        for one in value:
+            yield from _tensors(one)
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from _tensors(one)
