@@ -1,5 +1,6 @@
 import datetime
 import gzip
+import os
 import sys
 from pathlib import Path
 
@@ -289,6 +290,28 @@ def test_bad_node_tables_are_named(tmp_path: Path, table, columns, error, messag
         return
     with pytest.raises(error, match=message):
         read_nodes(tmp_path, table, **columns)
+
+
+HOSTILE = [
+    "a" * 5000 + ".csv",
+    "a/" * 3000 + "b.csv",
+    "/dev/zero",
+    "/dev/tty",
+    "folder.csv",
+    "pipe.csv",
+    "loop.csv",
+    "no\0thing.csv",
+]
+
+
+@pytest.mark.parametrize("file", HOSTILE)
+def test_hostile_paths_are_named_and_not_waited_for(tmp_path: Path, file: str) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "loop.csv").symlink_to(tmp_path / "loop.csv")
+    with pytest.raises((InputError, IncompleteDatasetError)) as caught:
+        read_tables(GraphFiles(nodes={"a": NodeFiles(file=file, id="id")}, edges={}), tmp_path)
+    assert file[:20].partition("\0")[0] in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

@@ -103,10 +103,10 @@ def text_options(path: Path, names: Sequence[str], types: Mapping[str, Any]) -> 
 @contextmanager
 def reading(path: Path, names: Sequence[str]) -> Iterator[None]:
     """Looks whether a table has some columns, and gives what fails inside the block the file's name."""
-    if not path.is_file():
-        raise IncompleteDatasetError(f"there is no file {path}")
     pa = pyarrow()
     try:
+        if not path.is_file():  # which raises where it may not look, or the name is too long
+            raise IncompleteDatasetError(f"there is no file {path}")
         _require(path, names, column_types(path))
         yield
     except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
