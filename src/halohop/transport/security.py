@@ -124,7 +124,7 @@ def _certificate(env: Mapping[str, str]) -> Certificate | None:
         missing = next(name for name, file in zip(CERTIFICATE_VARIABLES, files, strict=True) if not file)
         raise InputError(f"{missing} is not set; a key pair needs all of {', '.join(CERTIFICATE_VARIABLES)}, or none")
     chain, key, authority = map(Path, files)
-    with suppress(FileNotFoundError):  # TLS reports it
+    with suppress(OSError):  # TLS says that it cannot be read
         _refuse_shared(key, key.stat(), "private key")
     return Certificate(chain=chain, key=key, authority=authority)
 
