@@ -53,7 +53,8 @@ def name_of(func: Callable[..., Any]) -> str:
 
     Operations of others than torch, which may have any name, have none of the tables.
     """
-    if isinstance(func, OpOverload | OpOverloadPacket) or not (getattr(func, "__module__", None) or "torch").startswith("torch"):
+    package = (getattr(func, "__module__", None) or "torch").partition(".")[0]
+    if isinstance(func, OpOverload | OpOverloadPacket) or package != "torch":
         return str(func)
     name = getattr(func, "__name__", str(func))
     if name == "__get__":
