@@ -31,6 +31,7 @@ from torch_geometric.nn import (
     HGTConv,
     LEConv,
     SAGEConv,
+    Sequential,
     to_hetero,
 )
 from torch_geometric.utils import add_self_loops
@@ -224,12 +225,12 @@ def test_random_models_are_right_or_slow(model: Any) -> None:
         (lambda: Stack(*sages(), between=lambda x: x / len(x)), "len in Stack reads all rows, or how many there are"),
         (lambda: Stack(*sages(), between=lambda x: torch.from_numpy(x.detach().numpy())), "numpy in Stack reads all rows"),
         (lambda: GraphSAGE(WIDTH, 5, 2, CLASSES, jk="cat"), "cat in JumpingKnowledge reads rows of different layers"),
-        (lambda: GraphSAGE(WIDTH, 5, 2, CLASSES, norm="batch"), "a batch norm in training reads all rows"),
+        (lambda: GraphSAGE(WIDTH, 5, 2, CLASSES, norm="batch"), "batch_norm in BatchNorm1d reads all rows"),
         (lambda: GraphSAGE(WIDTH, 5, 2, CLASSES, norm="graph_norm"), "GraphNorm reads all rows"),
         (lambda: Stack(SAGEConv(WIDTH, 5), Foreign(), SAGEConv(5, CLASSES)), "in LEConv reads"),
         (
             lambda: Stack(*sages(), between=lambda x: Twice.apply(x)),
-            "mean in Stack reads all rows",
+            "mean in Stack reads rows without their gradients",
         ),
     ],
 )
@@ -498,3 +499,157 @@ def test_gradients_under_ddp(batch: Any) -> None:
         assert len(same(plain, DistributedDataParallel(seeds), batch.x, batch.edge_index)) == SEEDS
     finally:
         torch.distributed.destroy_process_group()
+
+
+def test_batches_that_are_made_in_inference_mode() -> None:
+    """Nobody counts what is written to their edges, so all rows are given."""
+    plain, seeds = twins(Stack(*sages()))
+    with torch.inference_mode():
+        batch = batch_of(graph())
+        found = seeds(batch.x, batch.edge_index)
+        torch.testing.assert_close(found, plain(batch.x, batch.edge_index))
+
+
+# ---- models that would be wrong if only torch's functions between layers were looked at
+
+
+class Centered(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x - x.mean(0)
+
+
+class OnlyForward(torch.autograd.Function):
+    """Its gradient reads all rows, its result does not."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+        return 2 * (grad - grad.mean(0))
+
+
+class Hidden(Stack):
+    """What a strategy of a user does after the first layer."""
+
+    def __init__(self, hide: Callable[[Any, Tensor], Tensor]) -> None:
+        super().__init__(*sages(2))
+        self.hide, self.step, self.kept = hide, 0, torch.zeros(5)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        self.step += 1
+        out: Tensor = self.convs[1](self.hide(self, self.convs[0](x, edge_index)), edge_index)
+        return out
+
+
+def caught(model: Any, x: Tensor) -> Tensor:
+    try:
+        return x - x.mean(0)
+    except Exception:
+        return x
+
+
+def remembered(model: Any, x: Tensor) -> Tensor:
+    before, model.kept = model.kept, x.detach()
+    return x + before.mean(0)
+
+
+def added_to(model: Any, x: Tensor) -> Tensor:
+    total = torch.zeros(5)
+    total.add_(nn.Parameter(x.detach()).mean(0))
+    return x + total
+
+
+HIDDEN = [
+    caught,
+    remembered,
+    added_to,
+    lambda model, x: OnlyForward.apply(x),
+    lambda model, x: x * nn.Parameter(x.detach()).shape[0],
+    lambda model, x: x + torch.vmap(torch.mean, in_dims=1)(x.detach()),
+    lambda model, x: x - x.mean(0) if model.step > 2 else x,
+    lambda model, x: x / model.step,
+    lambda model, x: Centered()(x),
+]
+
+
+@pytest.mark.parametrize("hide", HIDDEN)
+def test_what_is_hidden_in_a_model_changes_no_result(hide: Any) -> None:
+    plain, seeds = twins(Hidden(hide))
+    for batch in halohop.NeighborLoader(graph(), [3, 2], batch_size=SEEDS, num_workers=0):
+        same(plain, seeds, batch.x, batch.edge_index, number=int(batch.batch_size))
+
+
+def test_modules_in_a_layer_are_followed(batch: Any) -> None:
+    inner = nn.Sequential(nn.Linear(WIDTH, 5), Centered(), nn.Linear(5, CLASSES))
+    assert len(same(*twins(Stack(GINConv(inner))), batch.x, batch.edge_index)) == len(batch.x)
+    inner = nn.Sequential(nn.Linear(WIDTH, 5), nn.ReLU(), nn.Linear(5, CLASSES))
+    assert len(same(*twins(Stack(GINConv(inner))), batch.x, batch.edge_index)) == SEEDS
+
+
+def test_hooks_in_a_layer_are_kept(batch: Any) -> None:
+    def centered(module: nn.Module, inputs: Any, out: Tensor) -> Tensor:
+        return out - out.mean(0)
+
+    conv = SAGEConv(WIDTH, CLASSES)
+    conv.lin_l.register_forward_hook(centered)
+    assert len(same(*twins(Stack(conv)), batch.x, batch.edge_index)) == len(batch.x)
+
+
+def test_a_layer_that_is_left_out_later_leaves_the_seeds_rows(batch: Any) -> None:
+    class Deep(Stack):
+        deep = True
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            x = self.convs[0](x, edge_index)
+            out: Tensor = self.convs[1](x, edge_index) if self.deep else x
+            return out
+
+    plain, seeds = twins(Deep(SAGEConv(WIDTH, 5), SAGEConv(5, 5)))
+    for deep in (True, False, True):
+        plain.deep = seeds.deep = deep  # type: ignore[assignment]
+        assert len(same(plain, seeds, batch.x, batch.edge_index)) == SEEDS
+
+
+def test_a_model_goes_through_a_batch_once(batch: Any) -> None:
+    seeds: Any = fuse(Hidden(lambda model, x: x), rows="seeds")
+    for number in range(3):
+        assert len(seeds(batch.x, batch.edge_index)) == SEEDS
+        assert seeds.step == number + 1
+
+
+def test_results_of_several_parts(batch: Any) -> None:
+    class Parts(Stack):
+        def forward(self, x: Tensor, edge_index: Tensor) -> Any:
+            first = self.convs[0](x, edge_index)
+            return {"first": first, "both": (first * 2, self.convs[1](first, edge_index)), "number": 3}
+
+    plain, seeds = twins(Parts(*sages(2)))
+    for _ in range(2):
+        expected, found = plain(batch.x, batch.edge_index), seeds(batch.x, batch.edge_index)
+        torch.testing.assert_close(found["first"], expected["first"][:SEEDS])
+        torch.testing.assert_close(found["both"][1], expected["both"][1][:SEEDS])
+        assert found["number"] == 3
+
+
+def test_models_in_models(batch: Any) -> None:
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Stack(*sages())
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            out = self.inner(x, edge_index)
+            return out - out.mean(0)
+
+    plain, seeds = twins(Outer())
+    fuse(seeds.inner, rows="seeds")  # type: ignore[arg-type]
+    assert len(same(plain, seeds, batch.x, batch.edge_index)) == len(batch.x)
+
+
+def test_pygs_sequential(batch: Any) -> None:
+    layers = [(SAGEConv(WIDTH, 5), "x, edge_index -> x"), nn.ReLU(), (SAGEConv(5, CLASSES), "x, edge_index -> x")]
+    plain = Sequential("x, edge_index", layers)
+    seeds = fuse(copy.deepcopy(plain), rows="seeds")
+    torch.testing.assert_close(seeds(batch.x, batch.edge_index), plain(batch.x, batch.edge_index)[:SEEDS])

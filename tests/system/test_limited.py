@@ -21,7 +21,7 @@ NODES = torch.arange(4)
 REASONS = {
     "rows": "MemoryError",
     "draws": "MemoryError",
-    "one draw": "takes 68719476736 bytes",
+    "one draw": "take 68719476736 bytes",
     "table": "Cannot allocate memory",
     "huge table": "takes 2.34 TiB",
 }

@@ -1,15 +1,18 @@
 """GraphSAGE, GraphConv and GIN over lists: layers that aggregate rows as they are, or times a weight."""
 
+from collections.abc import Iterable
 from typing import Any
 
+import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric import nn as pyg
 
 from halohop.nn.aggregation import Rows, aggregate, pair_of
 from halohop.nn.hops import Hop
 from halohop.nn.layer import ListedConv, is_weight
 from halohop.nn.own import own_and_reduced
+from halohop.nn.seed_run import CURRENT
 
 
 class SAGEConv(ListedConv, pyg.SAGEConv):  # type: ignore[misc]
@@ -64,5 +67,12 @@ class GINConv(ListedConv, pyg.GINConv):  # type: ignore[misc]
             here, out = own_and_reduced(there, hop, self._reduce)
         else:
             out = aggregate(x, hop, reduce=self._reduce)
-        out = self.nn(out if here is None else out + (1 + self.eps) * here)
+        out = out if here is None else out + (1 + self.eps) * here
+        if not torch.compiler.is_compiling() and (run := CURRENT.get()) is not None:
+            run.leave(out)
+        out = self.nn(out)
         return out
+
+    def _parts(self) -> Iterable[nn.Module]:
+        inner = {*self.nn.modules()}
+        return (module for module in super()._parts() if module not in inner)

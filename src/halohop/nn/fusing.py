@@ -48,8 +48,8 @@ def fuse(model: Model, *, rows: Literal["all", "seeds"] = "all") -> Model:
             the first rows of what it returns otherwise, and computes no rows that these do not need. It needs neither counts
             of hops nor layers in a certain order. Edges that were changed or are of no batch of halohop's loaders, layers that
             are not fused, and operations that read all rows (batch norm in training, `jk`, a mean over nodes) make the model
-            compute and return all rows; a warning says once why. The first batch in training and in evaluation may go through
-            the model several times. "all": all rows.
+            compute and return all rows; a warning says once why. The first batch in training, and in evaluation, is computed
+            with all rows, to learn this. "all": all rows.
 
     Returns:
         The same module.

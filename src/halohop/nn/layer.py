@@ -1,14 +1,16 @@
 """What the layers share: when they aggregate over lists, and when PyG's own code runs instead."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial, wraps
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch_geometric import EdgeIndex
-from torch_geometric.nn import MessagePassing
+from torch_geometric.nn import HeteroDictLinear, HeteroLinear, Linear, MessagePassing
+from torch_geometric.nn.aggr import Aggregation
+from torch_geometric.nn.parameter_dict import ParameterDict
 
 from halohop.nn.aggregation import Rows, pair_of
 from halohop.nn.hops import Hop, are_ends, grouped
@@ -48,6 +50,8 @@ def module_key(name: str, *reserved: str, alone: bool = True) -> str:
 
 
 _NO_MODULES = nn.ModuleDict()
+_PARTS = (nn.Linear, nn.ModuleDict, nn.ModuleList, ParameterDict, Linear, HeteroLinear, HeteroDictLinear)
+"""What PyG's layers are made of."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -85,6 +89,8 @@ class ListedConv(MessagePassing):  # type: ignore[misc]
         if (run := CURRENT.get()) is not None:
             if not fits or size is not None or isinstance(edge_index, Hop):
                 run.check((there, here))
+            elif not all(map(_is_plain_part, self._parts())):
+                run.stop(f"a part of {type(self).__name__} is hooked, or of another kind than PyG's")
             elif (hop := run.hop((there, here), edge_index)) is not None:
                 return hop
         if not fits or isinstance(edge_index, Hop):
@@ -101,6 +107,10 @@ class ListedConv(MessagePassing):  # type: ignore[misc]
         if not are_ends(edge_index, num_src, num_dst):
             return None
         return grouped(edge_index, num_src, num_dst)
+
+    def _parts(self) -> Iterable[nn.Module]:
+        """The modules that it calls before it has aggregated."""
+        return (module for module in self.modules() if module is not self)
 
     def _is_plain(self) -> bool:
         return (
@@ -139,6 +149,11 @@ def _followed(forward: Callable[..., Any]) -> Callable[..., Any]:
 @cache  # once in a process
 def _tell_of_rows() -> None:
     _LOG.warning("a fused model computes all rows of its batches; fuse(model, rows='seeds') computes those that the seeds need")
+
+
+def _is_plain_part(module: nn.Module) -> bool:
+    known = type(module) in _PARTS or isinstance(module, Aggregation)
+    return known and not (module._forward_hooks or module._forward_pre_hooks)
 
 
 def _are_rows(x: Any, layouts: tuple[torch.layout, ...]) -> bool:

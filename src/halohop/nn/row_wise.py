@@ -41,8 +41,8 @@ WITH_MATRICES = ("linear", "matmul", "layer_norm", "rms_norm", "batch_norm")
 
 _ADDS_ONE = ("stack", "unsqueeze")
 # fmt: off
-_OF_NO_ROW = frozenset((
-    "device", "dim", "dtype", "get_device", "grad_fn", "is_complex", "is_cuda", "is_floating_point", "is_leaf", "is_sparse",
+OF_NO_ROW = frozenset((
+    "device", "dim", "dtype", "get_device", "is_complex", "is_cuda", "is_floating_point", "is_leaf", "is_sparse",
     "layout", "ndim", "requires_grad",
 ))
 # fmt: on
@@ -71,7 +71,7 @@ def axis_after(name: str, rows: Tensor, axis: int, given: Arguments) -> int | No
         axis: along which dimension that has them: 1 after `torch.stack`, else 0.
         given: all that it is given.
     """
-    if name in _EACH_NUMBER or name in _OF_NO_ROW:
+    if name in _EACH_NUMBER or name in OF_NO_ROW:
         return None if name == "where" and len(given[0]) == 1 else axis  # which tells places where a condition holds
     if name in _DIMENSIONS:
         dims = _dimensions(name, rows.dim(), given)

@@ -6,12 +6,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from itertools import chain
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
+from torch_geometric.data import Data, HeteroData
 
 from halohop.nn import row_wise
 from halohop.nn.hops import Hop
@@ -24,10 +25,6 @@ CURRENT: ContextVar["SeedRun | None"] = ContextVar("halohop_seed_run", default=N
 
 class RowsMissingError(Exception):
     """The rows that were computed may not be those of the model; the message says why."""
-
-
-class MoreLayersError(RowsMissingError):
-    """The model has more layers, one after the other, than the run was begun with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,17 +44,18 @@ class SeedRun(TorchFunctionMode):
     the same whether or not rows are left out. Or it is unknown, as one that code outside of torch made.
 
     Args:
-        layers: how many layers follow one another.
+        layers: how many layers follow one another. None: that is to be learned, and layers give all rows.
         model: its parameters and buffers are the same.
         given: so are the tensors that it is given.
 
     Attributes:
         reached: how many layers have followed one another.
+        stopped: why rows may not be left out; empty if they may. Code of the model may have caught the error that said so.
     """
 
-    def __init__(self, layers: int, model: nn.Module, given: Any) -> None:
+    def __init__(self, layers: int | None, model: nn.Module, given: Any) -> None:
         super().__init__()
-        self.reached = 0
+        self.reached, self.stopped = 0, ""
         self._layers = layers
         self._places = WeakIdKeyDictionary()
         self._levels: dict[int, Levels | None] = {}
@@ -68,7 +66,7 @@ class SeedRun(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if self._made is not None:  # a layer over lists computes
+        if self._made is not None or self.stopped:  # a layer over lists computes
             return func(*args, **kwargs)
         known, place = self._place_after(row_wise.name_of(func), args, kwargs)
         out = func(*args, **kwargs)
@@ -87,13 +85,23 @@ class SeedRun(TorchFunctionMode):
             made, self._made = self._made, None
         if made is None:
             return out
+        self._place(out if isinstance(out, dict) else {next(iter(made)): out}, made)
+        return out
+
+    def leave(self, rows: Tensor) -> None:
+        """Ends a layer's own operations before its end: what a module of the user makes of these rows is followed."""
+        made, self._made = self._made, None
+        if made is not None:
+            self._place({next(iter(made)): rows}, made)
+
+    def _place(self, out: dict[NodeType, Any], made: dict[NodeType, tuple[Place, int]]) -> None:
         with torch._C.DisableTorchFunction():
-            for node_type, rows in out.items() if isinstance(out, dict) else ((next(iter(made)), out),):
+            for node_type, rows in out.items():
                 place, number = made.get(node_type, (None, -1))
                 if not isinstance(rows, Tensor) or len(rows) != number:
-                    raise RowsMissingError("a layer gives other rows than it was asked for")
-                self._places[rows] = place
-        return out
+                    self.stop("a layer gives other rows than it was asked for")
+                else:
+                    self._places[rows] = place
 
     def hop(self, x: tuple[Any, Any], edge_index: Any) -> Hop | None:
         """What a layer reads of a relation; None if it is to give all rows, as nothing was left out of what it is given.
@@ -101,6 +109,8 @@ class SeedRun(TorchFunctionMode):
         Raises:
             RowsMissingError: rows that it needs may have been left out.
         """
+        if self.stopped:
+            return None
         with torch._C.DisableTorchFunction():
             return self._hop([one for one in x if one is not None], edge_index)
 
@@ -110,41 +120,76 @@ class SeedRun(TorchFunctionMode):
         levels = None if known is None else self._levels_of(known[1])
         if known is None or levels is None:
             if places:
-                raise RowsMissingError("a layer is given edges that are not those of a batch, or were changed")
+                self.stop("a layer is given edges that are not those of a batch, or were changed")
             return None
         (src, _, dst), seeds = known
         level = places[0].level if places else 0
         types = (src, dst)[: len(rows)]
+        why = ""
         if level and [*places] != [Place(seeds=seeds, node_type=name, level=level) for name in types]:
-            raise RowsMissingError("a layer is given rows of different layers or batches")
-        if self._recomputes():
-            raise RowsMissingError("a layer is computed again in the backward pass (gradient checkpointing)")
-        if level == self._layers:
-            raise MoreLayersError("there are more layers")
-        if [*map(len, rows)] != [levels.rows[level][name] for name in types]:
-            if level:
-                raise RowsMissingError("a layer is given more or fewer rows than the one before gave")
+            why = "a layer is given rows of different layers or batches"
+        elif self._recomputes():
+            why = "a layer is computed again in the backward pass (gradient checkpointing), or without gradients"
+        elif level == self._layers:
+            why = "the model has more layers than before"
+        elif [*map(len, rows)] != [levels.number(level, name) for name in types]:
+            if not level:
+                return None
+            why = "a layer is given more or fewer rows than the one before gave"
+        if why:
+            self.stop(why)
             return None
         self.reached = max(self.reached, level + 1)
         self._made = {} if self._made is None else self._made
-        self._made[dst] = Place(seeds=seeds, node_type=dst, level=level + 1), levels.rows[level + 1][dst]
+        place = Place(seeds=seeds, node_type=dst, level=level + 1)
+        self._made[dst] = place, levels.number(level + 1, dst)
         return levels.hop(known[0], level)
 
-    def check(self, x: Iterable[Any]) -> None:
+    def check(self, x: Iterable[Any], why: str = "a layer computes without lists of in-edges") -> None:
         """
         Raises:
             RowsMissingError: a layer that computes without lists is given rows of which some were left out.
         """
         if self._made is None and any(self._places.get(one) is not None for one in x if isinstance(one, Tensor)):
-            raise RowsMissingError("a layer computes without lists of in-edges")
+            self.stop(why)
 
-    def check_result(self, out: Any) -> None:
-        """
+    def result(self, out: Any, model: nn.Module) -> Any:
+        """What a model gives, cut to the rows of the seeds.
+
         Raises:
-            RowsMissingError: code outside of torch made a part of it.
+            RowsMissingError: code outside of torch made a part of it, or the model keeps rows.
         """
-        if self.reached and any(tensor not in self._places for tensor in _tensors(out)):
-            raise RowsMissingError("the result is made by code outside of torch")
+        if not self.reached or self.stopped:
+            return out
+        if any(not isinstance(leaf, Tensor | int | float | str | None) for leaf in _leaves(out)):
+            self.stop("the result holds what is no tensor")
+        elif any(tensor not in self._places for tensor in _tensors(out)):
+            self.stop("the result is made by code outside of torch")
+        kept = _tensors([[*vars(module).values()] for module in model.modules()])
+        if any(self._places.get(tensor) is not None for tensor in kept):
+            self.stop("the model keeps rows in its attributes")
+        return out if self.stopped else self._cut(out)
+
+    def stop(self, why: str) -> None:
+        """From now on, rows may not be left out.
+
+        Raises:
+            RowsMissingError: rows were left out. If they were not, `stopped` says why they may not be.
+        """
+        self.stopped = self.stopped or why
+        if self._layers is not None:
+            raise RowsMissingError(why)
+
+    def _cut(self, out: Any) -> Any:
+        if isinstance(out, dict):
+            return type(out)({key: self._cut(value) for key, value in out.items()})
+        if isinstance(out, tuple | list):
+            cut = [self._cut(value) for value in out]
+            return type(out)(*cut) if hasattr(out, "_fields") else type(out)(cut)
+        place = self._places.get(out) if isinstance(out, Tensor) else None
+        if place is None or len(out) == (number := place.seeds.counts[place.node_type]):
+            return out
+        return out.narrow(place.axis, 0, number)
 
     def _levels_of(self, seeds: Seeds) -> Levels | None:
         if id(seeds) not in self._levels:
@@ -156,30 +201,37 @@ class SeedRun(TorchFunctionMode):
         tensors = [*_tensors((args, kwargs))]
         rows = [tensor for tensor in tensors if self._places.get(tensor) is not None]
         known = all(tensor in self._places for tensor in tensors)
+        if not known and self.reached:
+            return self._stop(name, "a tensor that is not made of what the model is given")
         if not rows:
             return known, None
+        if self._grad and not torch.is_grad_enabled() and name not in row_wise.OF_NO_ROW:
+            return self._stop(name, "rows without their gradients")
         place, others = self._places[rows[0]], [tensor for tensor in tensors if self._places.get(tensor) is None]
-        if not known:
-            self._stop(name, "a tensor that is not made of what the model is given")
         if any(self._places[one] != place or one.dim() != rows[0].dim() for one in rows):
-            self._stop(name, "rows of different layers")
+            return self._stop(name, "rows of different layers")
         alone = len(rows) == 1 and len(args) > 0 and rows[0] is args[0]
         if alone and place.axis == 0 and row_wise.takes_first_rows(name, rows[0], (args, kwargs)):
             return True, None
         matrices = name in row_wise.WITH_MATRICES
         axis = None if matrices and not alone else row_wise.axis_after(name, rows[0], place.axis, (args, kwargs))
         if axis is None:
-            self._stop(name, "all rows, or how many there are")
+            return self._stop(name, "all rows, or how many there are")
         if not matrices and not all(row_wise.fits_beside(other, rows[0], place.axis) for other in others):
-            self._stop(name, "a tensor with a row for each node")
+            return self._stop(name, "a tensor with a row for each node")
         return True, replace(place, axis=axis) if axis != place.axis else place
 
     def _recomputes(self) -> bool:
-        hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
-        return hooks is not None or torch.is_grad_enabled() != self._grad
+        return is_checkpointed() or (self._grad and not torch.is_grad_enabled())
 
-    def _stop(self, name: str, reads: str) -> NoReturn:
-        raise RowsMissingError(f"{name} in {_module_now()} reads {reads}")
+    def _stop(self, name: str, reads: str) -> tuple[bool, None]:
+        self.stop(f"{name} in {_module_now()} reads {reads}")
+        return False, None
+
+
+def is_checkpointed() -> bool:
+    """Whether what is computed now may be computed again in the backward pass."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
 
 
 def _module_now() -> str:
@@ -192,11 +244,14 @@ def _module_now() -> str:
 
 def _tensors(value: Any) -> Iterator[Tensor]:
     """The tensors in arguments or results."""
-    if isinstance(value, Tensor):
+    return (leaf for leaf in _leaves(value) if isinstance(leaf, Tensor))
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, Data | HeteroData):
+        value = value.to_dict()
+    if isinstance(value, tuple | list | dict):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(one)
+    else:
         yield value
-    elif isinstance(value, tuple | list):
-        for one in value:
-            yield from _tensors(one)
-    elif isinstance(value, dict):
-        for one in value.values():
-            yield from _tensors(one)

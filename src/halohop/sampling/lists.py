@@ -31,13 +31,14 @@ class Beside(Generic[Known]):
         self._known = WeakIdKeyDictionary()
 
     def keep(self, tensor: Tensor, known: Known) -> None:
-        """Says what is known of a tensor as it is now."""
-        self._known[tensor] = tensor._version, known
+        """Says what is known of a tensor as it is now; not of one of `torch.inference_mode`, where no writes are counted."""
+        if not tensor.is_inference():
+            self._known[tensor] = tensor._version, known
 
     def of(self, tensor: Tensor) -> Known | None:
         """What is known of a tensor; None if nothing is."""
         version, known = self._known.get(tensor, (None, None))
-        return known if version == tensor._version else None
+        return known if version is not None and version == tensor._version else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
