@@ -36,7 +36,8 @@ _DIMENSIONS: dict[str, tuple[int, int | None]] = {
 }
 """Operations along a dimension: which argument names it, and what it is if none does; None: all dimensions."""
 
-WITH_MATRICES = ("linear", "matmul", "layer_norm", "rms_norm", "batch_norm")
+_PRODUCTS, _NORMS = ("linear", "matmul"), ("layer_norm", "rms_norm")
+WITH_MATRICES = (*_PRODUCTS, *_NORMS, "batch_norm")
 """Operations on rows and on parameters of any shape."""
 
 _ADDS_ONE = ("stack", "unsqueeze")
@@ -84,9 +85,9 @@ def axis_after(name: str, rows: Tensor, axis: int, given: Arguments) -> int | No
 
 
 def _keeps_rows(name: str, rows: Tensor, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    if name in WITH_MATRICES[:2]:
+    if name in _PRODUCTS:
         return rows.dim() >= 2 and (args[1] if len(args) > 1 else kwargs["weight"]).dim() <= 2
-    if name in WITH_MATRICES[2:4]:
+    if name in _NORMS:
         return len(kwargs.get("normalized_shape", args[1] if len(args) > 1 else ())) < rows.dim()
     if name in ("view", "reshape"):
         shape = args[1] if len(args) == 2 and isinstance(args[1], tuple | list) else args[1:]

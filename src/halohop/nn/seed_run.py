@@ -128,7 +128,7 @@ class SeedRun(TorchFunctionMode):
         why = ""
         if level and [*places] != [Place(seeds=seeds, node_type=name, level=level) for name in types]:
             why = "a layer is given rows of different layers or batches"
-        elif self._recomputes():
+        elif is_checkpointed() or self._lost_gradients:
             why = "a layer is computed again in the backward pass (gradient checkpointing), or without gradients"
         elif level == self._layers:
             why = "the model has more layers than before"
@@ -145,13 +145,13 @@ class SeedRun(TorchFunctionMode):
         self._made[dst] = place, levels.number(level + 1, dst)
         return levels.hop(known[0], level)
 
-    def check(self, x: Iterable[Any], why: str = "a layer computes without lists of in-edges") -> None:
+    def check(self, x: Iterable[Any]) -> None:
         """
         Raises:
             RowsMissingError: a layer that computes without lists is given rows of which some were left out.
         """
         if self._made is None and any(self._places.get(one) is not None for one in x if isinstance(one, Tensor)):
-            self.stop(why)
+            self.stop("a layer computes without lists of in-edges")
 
     def result(self, out: Any, model: nn.Module) -> Any:
         """What a model gives, cut to the rows of the seeds.
@@ -205,7 +205,7 @@ class SeedRun(TorchFunctionMode):
             return self._stop(name, "a tensor that is not made of what the model is given")
         if not rows:
             return known, None
-        if self._grad and not torch.is_grad_enabled() and name not in row_wise.OF_NO_ROW:
+        if self._lost_gradients and name not in row_wise.OF_NO_ROW:
             return self._stop(name, "rows without their gradients")
         place, others = self._places[rows[0]], [tensor for tensor in tensors if self._places.get(tensor) is None]
         if any(self._places[one] != place or one.dim() != rows[0].dim() for one in rows):
@@ -221,8 +221,9 @@ class SeedRun(TorchFunctionMode):
             return self._stop(name, "a tensor with a row for each node")
         return True, replace(place, axis=axis) if axis != place.axis else place
 
-    def _recomputes(self) -> bool:
-        return is_checkpointed() or (self._grad and not torch.is_grad_enabled())
+    @property
+    def _lost_gradients(self) -> bool:
+        return self._grad and not torch.is_grad_enabled()
 
     def _stop(self, name: str, reads: str) -> tuple[bool, None]:
         self.stop(f"{name} in {_module_now()} reads {reads}")
