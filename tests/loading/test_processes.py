@@ -418,7 +418,7 @@ def test_a_process_that_inherits_an_iterator_leaves_the_workers_alone(data):
 
 
 TRAINER = """
-import os, signal, sys, torch
+import os, signal, sys, time, torch
 from torch_geometric.data import Data
 from halohop import NeighborLoader
 
@@ -445,7 +445,10 @@ batches, held = begin(persistent == "persistent")
 if then == "bystander" and os.fork() == 0:
     signal.pause()
 print(*dict.fromkeys(pid for pid, _ in held), flush=True)
-next(batches) if then == "stuck" else signal.pause()
+if then == "stuck":
+    next(batches)
+while True:  # pause() would sleep on where a signal came just before it
+    time.sleep(0.1)
 """
 
 
