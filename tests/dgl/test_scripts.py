@@ -60,7 +60,7 @@ def test_the_tutorial_learns_on_two_processes(folder: Path, tmp_path: Path) -> N
     assert len(re.findall(r"Epoch \d{5} Step 00000 Loss", told)) == 4
 
 
-@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.full), 2])
 def test_the_guide_learns(size: int, folder: Path, tmp_path: Path) -> None:
     how = ["--part_config", folder / "plain/graph.json", "--num_epochs", 4, "--batch_size", 64, "--lr", 0.01]
     told = printed("distributed_sage.py", tmp_path / "out", *how, size=size)

@@ -81,7 +81,7 @@ def questions(draw):
     return (graph(degrees), rows, rows.long() * 10**12 - 7, fanout, draw(st.integers(0, 2**64 - 1))), chosen
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=200)
 @given(questions())
 def test_equals_the_reference(question):
     arguments, options = question
@@ -98,7 +98,7 @@ def test_lists_are_drawn_from_a_block_at_a_time(question, block):
         same(*arguments, **options)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(questions(), st.sampled_from([torch.int64, torch.int32, torch.float64]), st.data())
 def test_a_promise_of_sorted_times_changes_nothing(question, dtype, data):
     (indptr, rows, *rest), options = question

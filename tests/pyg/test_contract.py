@@ -512,6 +512,7 @@ def test_a_sampler_reads_no_features():
     assert torch.equal(one.e_id, other.e_id)
 
 
+@pytest.mark.full
 def test_spawned_workers_open_the_folder(tmp_path):
     """PyG's loaders send the sampler to their workers, and these open the graph by its path."""
     data = plain()

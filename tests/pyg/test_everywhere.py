@@ -257,7 +257,7 @@ def assert_same_batches(loader: Any, expected: list[dict[str, Any]]) -> None:
 
 
 REPEATED = (
-    *("one graph in memory", "2 in memory", "3 in memory", "8 in memory", "2 shards", "3 shards", "own partitions"),
+    *("one graph in memory", "2 in memory", "3 in memory", "8 in memory", "2 shards", "3 shards", "8 shards", "own partitions"),
     *("own partitions on hosts", "own partitions on servers", "disk", "servers"),
 )
 """What other places show already."""

@@ -407,7 +407,8 @@ def test_paddings_that_cannot_be_anywhere(data, hetero):
         NeighborLoader(data, [1], batch_sampler=[[1, 2]], pad="measured")
 
 
-@pytest.mark.parametrize("trim", [pytest.param(False, marks=pytest.mark.full), True])
+@pytest.mark.full
+@pytest.mark.parametrize("trim", [False, True])
 def test_one_compilation_is_enough(data, trim):
     """Twenty batches through a compiled model; without padding it is compiled again for each."""
     torch.manual_seed(0)

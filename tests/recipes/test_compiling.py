@@ -115,8 +115,7 @@ def parts_of(name: str, request: pytest.FixtureRequest) -> str:
     "name",
     [
         "several",
-        "link",
-        *(pytest.param(name, marks=pytest.mark.full) for name in ("sage", "gcn", "gat", "rgcn", "hgt", "link rgcn")),
+        *(pytest.param(name, marks=pytest.mark.full) for name in ("link", "sage", "gcn", "gat", "rgcn", "hgt", "link rgcn")),
     ],
 )
 def test_a_model_learns_the_same_by_one_program(name: str, request: pytest.FixtureRequest, tmp_path: Path, traced: None) -> None:

@@ -243,6 +243,7 @@ def test_killed_again_and_again_the_result_is_the_same_to_the_bit(tmp_path: Path
         assert np.array_equal(np.load(tmp_path / "killed" / f"{name}.npy"), array), name
 
 
+@pytest.mark.full
 def test_a_host_that_is_killed_is_named_and_the_next_run_goes_on(
     tmp_path: Path, start_trainers: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,7 @@ def test_two_trainers_take_the_steps_of_one_with_their_seeds_together(
     assert 0 < epoch["remote_share"] < 1
 
 
+@pytest.mark.full
 def test_trainers_with_seeds_from_their_own_blocks_learn_alike_wherever_the_partitions_lie(
     tmp_path: Path, run_trainers: Callable[..., list[dict[str, Any]]], own_folders: Callable[[str], list[str]]
 ) -> None:

@@ -282,6 +282,7 @@ while True:
 """
 
 
+@pytest.mark.full
 def test_a_peer_that_never_answers_is_named_at_the_deadline(network, folders):
     home, other = network[:2]
     silent = home.start("-c", SILENT, home.address, PORT)
@@ -342,6 +343,7 @@ def test_ctrl_c_ends_a_trainer(network, folders, alive, sampling):
     assert_no_shared_memory(client)
 
 
+@pytest.mark.full
 def test_ctrl_c_ends_a_trainer_that_waits_for_servers_to_start(network):
     program = "import halohop, sys; connect = halohop.connect; print(flush=True); connect(sys.argv[1:])"
     client = network[0].start("-c", program, f"{network[1].address}:{PORT}", env=SECRET)

@@ -45,6 +45,7 @@ def greedy(address: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, env=environment(), stdin=subprocess.PIPE, text=True)
 
 
+@pytest.mark.full
 @pytest.mark.timeout(300)
 def test_a_killed_trainer_leaves_nothing_on_the_server_after_the_lease(parts, start):
     """And meanwhile another one, slow but alive, gets the batches that it would get anyway."""

@@ -26,6 +26,7 @@ def proportional_bytes(pid: int, suffix: str) -> int:
     return total
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux's /proc/PID/smaps")
 def test_a_second_trainer_adds_no_copy(tmp_path):
     x = torch.randn(100_000, 256)

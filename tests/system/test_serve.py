@@ -105,7 +105,8 @@ def test_a_stopped_server_is_stood_in_for(parts, start):
         assert other.statistics()["batches"] > 0
 
 
-@pytest.mark.parametrize("share", [1, pytest.param(0.25, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("share", [1, 0.25])
 def test_a_stopped_server_is_named_and_not_the_one_that_needs_it(parts, start, share):
     """The client waits less long than servers do by default, so the server that it asks has to be told how long."""
     limits = replace(LIMITS, call_seconds=8 * share)
@@ -205,6 +206,7 @@ def test_ctrl_c_ends_a_script_that_waits_for_a_dead_server(start):
         assert out.splitlines()[-1] == "[]"
 
 
+@pytest.mark.full
 def test_a_lost_server_without_a_stand_in_is_named(parts, start):
     (first, address), (_, other) = start("0"), start("1")
     limits = Limits(call_seconds=3, attempt_seconds=1)

@@ -266,7 +266,8 @@ def batches_of_rank(rank: int, host: int, folders: list[Path], kind: str) -> dic
     }
 
 
-@pytest.mark.parametrize(("kind", "size"), [pytest.param("plain", 2, marks=pytest.mark.full), ("typed", 2)])
+@pytest.mark.full
+@pytest.mark.parametrize(("kind", "size"), [("plain", 2), ("typed", 2)])
 def test_ranks_make_the_same_batches_on_one_host_and_on_several(kind: str, size: int, tmp_path: Path) -> None:
     g = plain_graph() if kind == "plain" else typed_graph()
     partition_graph(g, "it", size, tmp_path / "parts", part_method="random")

@@ -49,6 +49,7 @@ def test_training_ends_with_nothing_on_standard_error(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.full
 def test_torchrun_starts_the_same_run_whose_ranks_are_not_finalized(tiny_parts: Path, tmp_path: Path) -> None:
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "halohop")
     done = run(*torchrun, "train", tiny_parts, *SMALL, "--out", "run", folder=tmp_path, where="RANK")
