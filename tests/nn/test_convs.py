@@ -240,6 +240,18 @@ def test_what_is_not_offered_is_pygs() -> None:
     torch.testing.assert_close(hooked(batch.x, hops(batch)[0]), before)
 
 
+@pytest.mark.parametrize("own", [False, True])
+def test_gcn_gives_a_product_that_is_hooked_or_replaced_the_rows_that_pyg_gives_it(own: bool) -> None:
+    layer = pyg.GCNConv(WIDTH, WIDTH + 1)
+    if own:
+        layer.lin = torch.nn.Sequential(layer.lin, torch.nn.ReLU())
+    else:
+        layer.lin.register_forward_hook(lambda module, inputs, output: output.relu())
+    layer, listed = both(layer)
+    x, edges = torch.randn(NODES, WIDTH), random_edges()
+    torch.testing.assert_close(listed(x, edges), layer(x, edges))
+
+
 def test_layers_are_made_as_pygs() -> None:
     made_here, theirs = GCNConv(WIDTH, 3, improved=True), pyg.GCNConv(WIDTH, 3, improved=True)
     assert repr(made_here) == repr(theirs)

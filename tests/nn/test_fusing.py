@@ -181,7 +181,13 @@ def test_layers_of_other_kinds_are_left_and_named() -> None:
             return 2 * x_j
 
     model = fuse(nn.ModuleList([Mine(5, 5), pyg.PNAConv(5, 5, ["mean"], ["identity"], torch.ones(3)), pyg.SAGEConv(5, 5)]))
-    assert unfused(model) == ["0 (Mine)", "1 (PNAConv)"]
+    median = fuse(pyg.SAGEConv(5, 5, aggr="median"))
+    assert unfused(nn.ModuleList([*model, median, pyg.TAGConv(5, 5)])) == [
+        "0 (Mine): derived from SAGEConv, so its messages may differ; a model with rows='seeds' gives all rows",
+        "1 (PNAConv): no layer of halohop's; a model with rows='seeds' computes the rows that are needed in PyG's code",
+        "3 (SAGEConv): aggr='median'; a model with rows='seeds' gives all rows",
+        "4 (TAGConv): no layer of halohop's; a model with rows='seeds' gives all rows",
+    ]
     assert type(model[2]) is SAGEConv
 
 

@@ -29,9 +29,10 @@ from torch_geometric.nn import (
     GraphSAGE,
     HeteroConv,
     HGTConv,
-    LEConv,
     SAGEConv,
     Sequential,
+    TAGConv,
+    TransformerConv,
     to_hetero,
 )
 from torch_geometric.utils import add_self_loops
@@ -127,7 +128,8 @@ class Random(nn.Module):
             "gin": lambda: GINConv(nn.Linear(WIDTH, WIDTH)),
             "gat": lambda: GATv2Conv(WIDTH, 3, heads=2),
             "median": lambda: SAGEConv(WIDTH, WIDTH, aggr="median"),
-            "foreign": lambda: LEConv(WIDTH, WIDTH),
+            "transformer": lambda: TransformerConv(WIDTH, WIDTH),
+            "foreign": lambda: TAGConv(WIDTH, WIDTH, K=2),
         }
         self.convs = nn.ModuleList(self._layers(kinds, make))
         self.between, self.skip, self.inputs = between, skip, inputs
@@ -180,7 +182,9 @@ class Random(nn.Module):
 MODELS = st.integers(1, 4).flatmap(
     lambda depth: st.tuples(
         st.lists(
-            st.sampled_from(["sage", "sage max", "gcn", "graph", "gin", "gat", "again", "again", "median", "foreign"]),
+            st.sampled_from(
+                ["sage", "sage max", "gcn", "graph", "gin", "gat", "again", "again", "median", "transformer", "foreign"]
+            ),
             min_size=depth,
             max_size=depth,
         ),
@@ -227,7 +231,7 @@ def test_random_models_are_right_or_slow(model: Any) -> None:
         (lambda: GraphSAGE(WIDTH, 5, 2, CLASSES, jk="cat"), "cat in JumpingKnowledge reads rows of different layers"),
         (lambda: GraphSAGE(WIDTH, 5, 2, CLASSES, norm="batch"), "batch_norm in BatchNorm1d reads all rows"),
         (lambda: GraphSAGE(WIDTH, 5, 2, CLASSES, norm="graph_norm"), "GraphNorm reads all rows"),
-        (lambda: Stack(SAGEConv(WIDTH, 5), Foreign(), SAGEConv(5, CLASSES)), "in LEConv reads"),
+        (lambda: Stack(SAGEConv(WIDTH, 5), Foreign(), SAGEConv(5, CLASSES)), "in TAGConv reads"),
         (
             lambda: Stack(*sages(), between=lambda x: Twice.apply(x)),
             "mean in Stack reads rows without their gradients",
@@ -247,7 +251,7 @@ def test_a_model_that_reads_all_rows_gives_all_and_says_why_once(
 class Foreign(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.conv = LEConv(5, 5)
+        self.conv = TAGConv(5, 5, K=2)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         out: Tensor = self.conv(x, edge_index)

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
 from torch_geometric.nn.dense import Linear
 
 from halohop.errors import InputError
@@ -131,7 +132,13 @@ def _with_product(made: Any, out: Tensor, lin: Any, rows: Tensor) -> Tensor:
 
 def is_product(lin: Any) -> bool:
     """Whether a layer is a product of matrices and nothing else."""
-    return type(lin) in (Linear, nn.Linear) and not lin._forward_hooks and not lin._forward_pre_hooks
+    return type(lin) in (Linear, nn.Linear) and not is_altered(lin)
+
+
+def is_altered(module: nn.Module) -> bool:
+    """Whether a user's code runs beside a module's own or in its place, so that the module has to be called."""
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return any(map(len, hooks)) or _has_any_global_hook() or "forward" in module.__dict__
 
 
 def _multiplies_first(weight: Tensor, x: Tensor, hop: Hop) -> bool:

@@ -14,9 +14,10 @@ from halohop.nn.attention import GATConv, GATv2Conv
 from halohop.nn.convs import GINConv, GraphConv, SAGEConv
 from halohop.nn.gcn import GCNConv
 from halohop.nn.hops import Hop, Sampled
-from halohop.nn.layer import ListedConv
+from halohop.nn.layer import ListedConv, passes_plain_messages
 from halohop.nn.relational import RGCNConv
 from halohop.nn.seed_model import give_seeds
+from halohop.nn.trimmed import KINDS, TrimmedConv, is_local
 from halohop.nn.typed import HGTConv
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -68,9 +69,10 @@ def fuse(model: Model, *, rows: Literal["all", "seeds"] = "all") -> Model:
         raise InputError(f"rows={rows!r}; give 'seeds' for the rows of the seeds, or 'all'")
     if rows == "seeds" and type(model).forward is nn.Module.forward:
         raise InputError(f"a {type(model).__name__} is not called itself; give the module that calls its layers, or rows='all'")
+    kinds = _LISTED | KINDS if rows == "seeds" else _LISTED
     for module in model.modules():
-        if type(module) in _LISTED:
-            module.__class__ = _LISTED[type(module)]
+        if type(module) in kinds:
+            module.__class__ = kinds[type(module)]
         if isinstance(module, ListedConv):
             module.tells_of_rows = rows == "all"
     if rows == "seeds":
@@ -82,17 +84,33 @@ def fuse(model: Model, *, rows: Literal["all", "seeds"] = "all") -> Model:
 
 
 def unfused(model: nn.Module) -> list[str]:
-    """The layers of a model that pass messages in PyG's own code, by name.
+    """The layers of a model that pass messages in PyG's own code: their names, why, and what they cost with ``rows="seeds"``.
 
     Example:
         >>> unfused(nn.Sequential(SAGEConv(4, 4), pyg.PANConv(4, 4, filter_size=2)))
-        ['1 (PANConv)']
+        ["1 (PANConv): no layer of halohop's; a model with rows='seeds' gives all rows"]
     """
     return [
-        f"{name} ({type(module).__name__})"
+        f"{name} ({type(module).__name__}): {_why_not(module)}; a model with rows='seeds' "
+        + ("computes the rows that are needed in PyG's code" if _can_be_trimmed(module) else "gives all rows")
         for name, module in model.named_modules()
-        if isinstance(module, pyg.MessagePassing) and not isinstance(module, ListedConv)
+        if isinstance(module, pyg.MessagePassing) and not _is_over_lists(module)
     ]
+
+
+def _is_over_lists(module: nn.Module) -> bool:
+    return isinstance(module, ListedConv) and module._is_plain()
+
+
+def _can_be_trimmed(module: nn.Module) -> bool:
+    return (type(module) in KINDS or isinstance(module, TrimmedConv)) and is_local(module)
+
+
+def _why_not(module: pyg.MessagePassing) -> str:
+    if isinstance(module, ListedConv):
+        return f"aggr={module.aggr!r}" if passes_plain_messages(module) else "its flow, its hooks or an explanation"
+    derived = [kind.__name__ for kind in _LISTED if isinstance(module, kind)]
+    return f"derived from {derived[0]}, so its messages may differ" if derived else "no layer of halohop's"
 
 
 class TrimToHop(nn.Module):

@@ -36,10 +36,11 @@ class GCNConv(ListedConv, pyg.GCNConv):  # type: ignore[misc]
         def reduced(rows: Tensor) -> tuple[Tensor, Tensor]:
             return first(rows, hop.num_dst), self._sum(rows, hop, weight, own)
 
+        if not is_product(self.lin):  # but hooked, or the user's: it is given the rows that PyG gives it
+            out = self._sum(self.lin(there), hop, weight, own)
+            return out if self.bias is None else out + self.bias
         _, out = multiplied(self.lin, there, hop, reduced)
-        if self.bias is None:
-            return out
-        return out.add_(self.bias) if is_product(self.lin) else out + self.bias
+        return out if self.bias is None else out.add_(self.bias)
 
     def _sum(self, rows: Tensor, hop: Hop, weight: Tensor | None, own: Tensor | None) -> Tensor:
         if self._hop(rows, hop) is not None:

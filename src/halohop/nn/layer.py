@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch_geometric import EdgeIndex
 from torch_geometric.nn import HeteroDictLinear, HeteroLinear, Linear, MessagePassing
-from torch_geometric.nn.aggr import Aggregation
+from torch_geometric.nn.aggr import Aggregation, MaxAggregation, MeanAggregation, SumAggregation
 from torch_geometric.nn.parameter_dict import ParameterDict
 
-from halohop.nn.aggregation import Rows, pair_of
+from halohop.nn.aggregation import Rows, is_altered, pair_of
 from halohop.nn.hops import Hop, are_ends, grouped
 from halohop.nn.seed_run import CURRENT
 from halohop.ops import SEGMENT_DTYPES
@@ -21,12 +21,10 @@ from halohop.sampling.lists import AROUND
 
 REDUCTIONS: dict[Any, Reduce] = {"add": "sum", "sum": "sum", "mean": "mean", "max": "max"}
 """PyG's names of the aggregations that lists offer."""
+_AGGREGATIONS = {"sum": SumAggregation, "mean": MeanAggregation, "max": MaxAggregation}
 
-_HOOKS = tuple(
-    f"_{method}_forward_{when}hooks"
-    for method in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
-    for when in ("", "pre_")
-)
+_METHODS = ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update", "update")
+_HOOKS = tuple(f"_{method}_forward_{when}hooks" for method in _METHODS[:-1] for when in ("", "pre_"))
 
 
 def module_key(name: str, *reserved: str, alone: bool = True) -> str:
@@ -87,7 +85,7 @@ class ListedConv(MessagePassing):  # type: ignore[misc]
         if torch.compiler.is_compiling():
             return edge_index if fits and isinstance(edge_index, Hop) else None
         if (run := CURRENT.get()) is not None:
-            if not fits or size is not None or isinstance(edge_index, Hop):
+            if not fits or size is not None or isinstance(edge_index, Hop) or here is None:
                 run.check((there, here))
             elif not all(map(_is_plain_part, self._parts())):
                 run.stop(f"a part of {type(self).__name__} is hooked, or of another kind than PyG's")
@@ -113,15 +111,8 @@ class ListedConv(MessagePassing):  # type: ignore[misc]
         return (module for module in self.modules() if module is not self)
 
     def _is_plain(self) -> bool:
-        return (
-            isinstance(self.aggr, str)
-            and self.aggr in REDUCTIONS
-            and self.flow == "source_to_target"
-            and self.node_dim in (-2, 0)
-            and not self.explain
-            and self.decomposed_layers == 1
-            and not any(getattr(self, hooks) for hooks in _HOOKS)
-        )
+        known = isinstance(self.aggr, str) and self.aggr in REDUCTIONS
+        return known and type(self.aggr_module) is _AGGREGATIONS[self._reduce] and passes_plain_messages(self)
 
     @property
     def _reduce(self) -> Reduce:
@@ -133,6 +124,18 @@ class ListedConv(MessagePassing):  # type: ignore[misc]
         if not isinstance(edge_index, Hop):
             return x, edge_index, size
         return pair_of(x, edge_index), edge_index.ends, (edge_index.num_src, edge_index.num_dst)
+
+
+def passes_plain_messages(layer: MessagePassing) -> bool:
+    """Whether a layer sends messages along its edges, all at once, and nothing of a user looks at them or replaces them."""
+    return (
+        layer.flow == "source_to_target"
+        and layer.node_dim in (-2, 0)
+        and not layer.explain
+        and layer.decomposed_layers == 1
+        and not any(getattr(layer, hooks) for hooks in _HOOKS)
+        and not any(method in layer.__dict__ for method in _METHODS[1:])  # PyG itself sets `propagate`
+    )
 
 
 def _followed(forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -152,8 +155,7 @@ def _tell_of_rows() -> None:
 
 
 def _is_plain_part(module: nn.Module) -> bool:
-    known = type(module) in _PARTS or isinstance(module, Aggregation)
-    return known and not (module._forward_hooks or module._forward_pre_hooks)
+    return (type(module) in _PARTS or isinstance(module, Aggregation)) and not is_altered(module)
 
 
 def _are_rows(x: Any, layouts: tuple[torch.layout, ...]) -> bool:

@@ -61,7 +61,7 @@ class SeedRun(TorchFunctionMode):
         self._levels: dict[int, Levels | None] = {}
         self._made: dict[NodeType, tuple[Place, int]] | None = None  # by the layer that computes now
         self._grad = torch.is_grad_enabled()
-        for tensor in chain(model.parameters(), model.buffers(), _tensors(given)):
+        for tensor in chain(model.parameters(), model.buffers(), tensors_in(given)):
             self._places[tensor] = None
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -71,7 +71,7 @@ class SeedRun(TorchFunctionMode):
         known, place = self._place_after(row_wise.name_of(func), args, kwargs)
         out = func(*args, **kwargs)
         if known:
-            for tensor in _tensors(out):
+            for tensor in tensors_in(out):
                 self._places[tensor] = place
         return out
 
@@ -163,9 +163,9 @@ class SeedRun(TorchFunctionMode):
             return out
         if any(not isinstance(leaf, Tensor | int | float | str | None) for leaf in _leaves(out)):
             self.stop("the result holds what is no tensor")
-        elif any(tensor not in self._places for tensor in _tensors(out)):
+        elif any(tensor not in self._places for tensor in tensors_in(out)):
             self.stop("the result is made by code outside of torch")
-        kept = _tensors([[*vars(module).values()] for module in model.modules()])
+        kept = tensors_in([[*vars(module).values()] for module in model.modules()])
         if any(self._places.get(tensor) is not None for tensor in kept):
             self.stop("the model keeps rows in its attributes")
         return out if self.stopped else self._cut(out)
@@ -198,7 +198,7 @@ class SeedRun(TorchFunctionMode):
 
     def _place_after(self, name: str, args: Any, kwargs: Any) -> tuple[bool, Place | None]:
         """What is known of what an operation returns: whether anything is, and its place."""
-        tensors = [*_tensors((args, kwargs))]
+        tensors = [*tensors_in((args, kwargs))]
         rows = [tensor for tensor in tensors if self._places.get(tensor) is not None]
         known = all(tensor in self._places for tensor in tensors)
         if not known and self.reached:
@@ -243,7 +243,7 @@ def _module_now() -> str:
     return "the model" if frame is None else type(frame.f_locals["self"]).__name__
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
+def tensors_in(value: Any) -> Iterator[Tensor]:
     """The tensors in arguments or results."""
     return (leaf for leaf in _leaves(value) if isinstance(leaf, Tensor))
 
