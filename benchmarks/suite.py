@@ -13,6 +13,7 @@ from benchmarks.entries import FANOUT, Benchmark, Comparison, Entry, versus
 from benchmarks.entries import in_threads as _t
 from benchmarks.networks import cluster, transport
 from benchmarks.small import SMALL
+from benchmarks.steps import step, step_typed
 from benchmarks.tables import tables
 from benchmarks.training import epoch, layers
 
@@ -277,6 +278,8 @@ BENCHMARKS: dict[str, Callable[[list[int]], Benchmark]] = {
     "partitioned": partitioned,
     "epoch": epoch,
     "layers": layers,
+    "step": step,
+    "step_typed": step_typed,
     "transport": transport,
     "cluster": cluster,
     "tables": tables,

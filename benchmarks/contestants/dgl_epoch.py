@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from benchmarks.contestants.dgl_sampling import build
-from benchmarks.layers import BASES, RELATIONS, Layers, heads_of, widths
+from benchmarks.layers import BASES, HIDDEN, RELATIONS, Layers, heads_of, widths
 from benchmarks.model import Reader, Ready, Sage, Trainer
 from benchmarks.protocol import Info, serve
 from benchmarks.work import BATCH_SIZE, SeedBatches, column
@@ -24,6 +24,7 @@ def start(
     batch_size: int = BATCH_SIZE,
     train: bool = True,
     kind: str = "",
+    step_only: bool = False,
 ) -> tuple[Info, Any]:
     torch.set_num_threads(threads)
     graph = build(folder, ids)
@@ -60,7 +61,7 @@ def start(
         return Layers(_convs(kind, features.shape[1], len(fanout)), lambda conv, x, edges: conv(edges[0], x, *edges[1:]))
 
     finish = own if kind else ready
-    contest = Trainer(model, epoch, finish) if train else Reader(epoch, finish)
+    contest = Trainer(model, epoch, finish, step_only=step_only) if train else Reader(epoch, finish)
     return Info(versions={"dgl": dgl.__version__, "torch": torch.__version__}, widths={"all ids": ids}), contest.run
 
 
@@ -69,6 +70,7 @@ def _convs(kind: str, features: int, layers: int) -> list[nn.Module]:
     made: dict[str, Callable[[int, int], nn.Module]] = {
         "sage": lambda wide, narrow: dgl.nn.SAGEConv(wide, narrow, "mean"),
         "gcn": lambda wide, narrow: dgl.nn.GraphConv(wide, narrow, allow_zero_in_degree=True),
+        "gin": lambda wide, narrow: dgl.nn.GINConv(nn.Sequential(nn.Linear(wide, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, narrow))),
         "gat": lambda wide, narrow: dgl.nn.GATConv(wide, *heads_of(narrow), allow_zero_in_degree=True),
         "rgcn": lambda wide, narrow: dgl.nn.RelGraphConv(wide, narrow, RELATIONS, regularizer="basis", num_bases=BASES),
     }
