@@ -1,14 +1,17 @@
 """What a server answers to requests that are well formed and make no sense."""
 
+import errno
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import halohop
-from halohop.errors import InputError, RemoteError
+from halohop.errors import InputError, ProtocolError, RemoteError
 from halohop.net import serve
+from halohop.net.messages import DescribeReply, server_codec
 from halohop.net.seed_files import SeedFiles
 from halohop.sampling.fanouts import Fanouts
 from halohop.sampling.remote import BatchRequest
@@ -73,17 +76,36 @@ def test_batches_with_times_need_times_of_the_seeds(parts: Path) -> None:
                     server._service.answer(asked)
 
 
-def test_a_fault_of_the_server_is_not_taken_for_one_of_the_client(parts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (KeyError("a mistake of ours"), "internal error, report it with the traceback: KeyError: 'a mistake of ours'"),
+        (MemoryError("no room"), "the server lacks the memory for it; ask for less at once: MemoryError: no room"),
+        (OSError(errno.ENOMEM, "no room"), "the server lacks the memory for it; ask for less at once: OSError"),
+    ],
+)
+def test_a_fault_of_the_server_is_not_taken_for_one_of_the_client(
+    fault: Exception, told: str, parts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(self: object, request: object) -> None:
-        raise KeyError("a mistake of ours")
+        raise fault
 
     monkeypatch.setattr(SeedFiles, "answer", fail)
     with (
         halohop.serve(parts, token=TOKEN) as server,
         halohop.connect([server.address], token=TOKEN) as graph,
-        pytest.raises(RemoteError, match=r"internal error, report it with the traceback: KeyError: 'a mistake of ours'"),
+        pytest.raises(RemoteError, match=told),
     ):
         graph.seed_file("ids.npy")
+
+
+@pytest.mark.parametrize("wrong", [{"num_parts": 2**40}, {"num_parts": -1}, {"parts": (2**40,)}])
+def test_a_server_cannot_say_that_it_has_partitions_without_end(wrong: dict[str, Any]) -> None:
+    """Its reader lists them."""
+    codec, reply = server_codec(), DescribeReply(server="s", manifest=b"", parts=(0,), num_parts=1, has_peers=False)
+    assert codec.decode(codec.encode(reply)) == reply
+    with pytest.raises(ProtocolError, match="parts"):
+        codec.decode(codec.encode(replace(reply, **wrong)))
 
 
 def test_kernels_of_tables_are_compiled_when_a_server_with_tables_starts(parts: Path, tmp_path: Path, monkeypatch) -> None:

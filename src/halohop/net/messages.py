@@ -9,7 +9,7 @@ from halohop.net.attendance import AttendRequest
 from halohop.net.seed_files import SeedsRequest
 from halohop.sampling.remote import BatchRequest
 from halohop.store import requests
-from halohop.store.requests import Name, Request
+from halohop.store.requests import Name, Parts, Request
 from halohop.tables import change_messages, messages
 from halohop.transport import Codec
 
@@ -32,8 +32,8 @@ class DescribeReply:
 
     server: str
     manifest: bytes
-    parts: tuple[int, ...]
-    num_parts: int
+    parts: tuple[Parts, ...]
+    num_parts: Parts
     has_peers: bool
     lease_seconds: float = 0.0
     number: int = -1
@@ -58,7 +58,7 @@ class MeetReply:
     """
 
     server: str
-    parts: tuple[int, ...]
+    parts: tuple[Parts, ...]
     addresses: tuple[Name, ...] = ()
 
 

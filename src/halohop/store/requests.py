@@ -23,11 +23,15 @@ MAX_NAME = 300
 """Characters of a name or an address in a message."""
 MAX_RANKS = 2**16
 """Processes that share a job or an optimizer."""
+MAX_PARTS = 2**20
+"""Partitions of a data set that a server may name."""
 
 Name = Annotated[str, msgspec.Meta(max_length=MAX_NAME)]
 """A name that its reader may keep. A message with a longer one is refused when it is read."""
 Ranks = Annotated[int, msgspec.Meta(ge=0, le=MAX_RANKS)]
 """A number of processes, with the same check."""
+Parts = Annotated[int, msgspec.Meta(ge=0, le=MAX_PARTS)]
+"""A partition, or a number of them, with the same check."""
 Fanout = Annotated[int, msgspec.Meta(ge=-1, le=2**62 - 1)]
 """How many neighbors of a node are sampled, with the same check; -1: all."""
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=604_800)]

@@ -6,6 +6,7 @@ import time
 import traceback
 from collections.abc import Collection
 from concurrent.futures import CancelledError, Future
+from errno import ENOMEM
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -306,7 +307,11 @@ class PortListener:
 
 
 def _told(error: BaseException) -> str:
-    fault = "" if isinstance(error, HalohopError | CancelledError) else "internal error, report it with the traceback: "
+    fault = "internal error, report it with the traceback: "
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == ENOMEM):
+        fault = "the server lacks the memory for it; ask for less at once: "
+    elif isinstance(error, HalohopError | CancelledError):
+        fault = ""
     try:
         return _text(f"{fault}{type(error).__name__}: {error}")
     except Exception:  # it has no words
