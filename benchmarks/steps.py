@@ -23,10 +23,10 @@ def step(threads: list[int]) -> Benchmark:
     entries: list[Entry] = []
     comparisons: list[Comparison] = []
 
-    def add(kind: str, name: str, module: str = "pyg_step", environment: str = "ours", **how: Any) -> str:
+    def add(group: str, name: str, module: str = "pyg_step", environment: str = "ours", **how: Any) -> str:
         options = {"fanout": FANOUT, "threads": t} | how
-        name = f"{kind}: {name}"
-        entries.append(Entry(name=name, module=module, options=options, threads=t, environment=environment, group=kind))
+        name = f"{group}: {name}"
+        entries.append(Entry(name=name, module=module, options=options, threads=t, environment=environment, group=group))
         return name
 
     for kind in (*_MODELS, *_LAYERS):
