@@ -6,14 +6,12 @@ import torch
 from torch import Tensor, nn
 from torch_geometric import nn as pyg
 from torch_geometric.nn.models.basic_gnn import BasicGNN
-from torch_geometric.utils import trim_to_layer
 from torch_geometric.utils._trim_to_layer import TrimToLayer
 
 from halohop.errors import InputError
 from halohop.nn.attention import GATConv, GATv2Conv
 from halohop.nn.convs import GINConv, GraphConv, SAGEConv
 from halohop.nn.gcn import GCNConv
-from halohop.nn.hops import Hop, Sampled
 from halohop.nn.layer import ListedConv, passes_plain_messages
 from halohop.nn.relational import RGCNConv
 from halohop.nn.seed_model import give_seeds
@@ -33,15 +31,12 @@ _LISTED: dict[type[nn.Module], type[nn.Module]] = {
     pyg.HGTConv: HGTConv,
 }
 
-_BY_ROW = (nn.Identity, nn.LayerNorm)
-
 
 def fuse(model: Model, *, rows: Literal["all", "seeds"] = "all") -> Model:
     """Has PyG's layers in a model compute over lists of in-edges; parameters, hooks and `state_dict` stay.
 
-    Layers become those of `halohop.nn` in place. PyG's models that know `num_sampled_nodes_per_hop` compute only rows that the
-    next layer needs, where all their layers take a `Hop` (`takes_hops`) and what comes between them treats each row alone.
-    Anything else stays as it is: `unfused` names it. Subclasses of PyG's layers are not changed: their messages may differ.
+    Layers become those of `halohop.nn` in place. Anything else stays as it is: `unfused` names it. Subclasses of PyG's layers are
+    not changed: their messages may differ.
 
     Args:
         model: any module.
@@ -75,11 +70,10 @@ def fuse(model: Model, *, rows: Literal["all", "seeds"] = "all") -> Model:
             module.__class__ = kinds[type(module)]
         if isinstance(module, ListedConv):
             module.tells_of_rows = rows == "all"
+        if rows == "seeds" and isinstance(module, BasicGNN) and type(module._trim) is TrimToLayer:
+            module._trim = Untrimmed()
     if rows == "seeds":
         give_seeds(model)
-    for module in model.modules():
-        if isinstance(module, BasicGNN) and type(module._trim) is TrimToLayer and _needs_few_rows(module):
-            module._trim = TrimToHop()
     return model
 
 
@@ -113,42 +107,17 @@ def _why_not(module: pyg.MessagePassing) -> str:
     return f"derived from {derived[0]}, so its messages may differ" if derived else "no layer of halohop's"
 
 
-class TrimToHop(nn.Module):
-    """In place of PyG's `TrimToLayer` in its models: gives each layer a `Hop`, and leaves rows of edges whole."""
+class Untrimmed(TrimToLayer):  # type: ignore[misc]
+    """In place of PyG's `TrimToLayer` in models of ``rows="seeds"``: they need no counts of hops, and leave out those they get.
+
+    Compiled models give all rows, and are trimmed as PyG's.
+    """
 
     def forward(
-        self,
-        layer: int,
-        num_sampled_nodes_per_hop: list[int] | None,
-        num_sampled_edges_per_hop: list[int] | None,
-        x: Tensor,
-        edge_index: Any,
-        edge_attr: Tensor | None = None,
-    ) -> tuple[Tensor, Any, Tensor | None]:
-        """Rows, edges and rows of edges for a layer.
-
-        Raises:
-            InputError: there are more layers than hops, or the counts are not those of the batch.
-        """
-        if num_sampled_nodes_per_hop is None or num_sampled_edges_per_hop is None:
+        self, layer: int, nodes: list[int] | None, edges: list[int] | None, x: Tensor, edge_index: Any, edge_attr: Any = None
+    ) -> tuple[Tensor, Any, Any]:
+        """Rows, edges and rows of edges for a layer."""
+        if not torch.compiler.is_compiling():
             return x, edge_index, edge_attr
-        if not isinstance(edge_index, Hop | Tensor) or torch.compiler.is_compiling():
-            trimmed: tuple[Tensor, Any, Tensor | None] = trim_to_layer(
-                layer, num_sampled_nodes_per_hop, num_sampled_edges_per_hop, x, edge_index, edge_attr
-            )
-            return trimmed
-        sampled = Sampled(num_sampled_nodes_per_hop, num_sampled_nodes_per_hop, num_sampled_edges_per_hop)
-        if layer >= sampled.num_hops:
-            raise InputError(
-                f"the batch was sampled in {sampled.num_hops} hops, and the model has more layers; give num_neighbors one entry "
-                "for each layer"
-            )
-        whole = edge_index.whole if isinstance(edge_index, Hop) else sampled.whole(edge_index)
-        assert whole is not None
-        return x, sampled.until(sampled.num_hops - layer, whole), edge_attr
-
-
-def _needs_few_rows(model: BasicGNN) -> bool:
-    """Whether a row of its output is made of rows that hops keep."""
-    by_row = all(isinstance(norm, _BY_ROW) or (isinstance(norm, pyg.LayerNorm) and norm.mode == "node") for norm in model.norms)
-    return by_row and model.jk_mode is None and all(getattr(conv, "takes_hops", False) for conv in model.convs)
+        trimmed: tuple[Tensor, Any, Any] = super().forward(layer, nodes, edges, x, edge_index, edge_attr)
+        return trimmed

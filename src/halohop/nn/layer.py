@@ -59,12 +59,8 @@ class ListedConv(MessagePassing):  # type: ignore[misc]
     It takes what PyG's layer takes, and a `Hop` in place of `edge_index`. What it does not know (explanations, hooks on messages,
     sparse matrices, other aggregations, the other flow) is left to PyG's code. So are edges that are no `Hop` in compiled models:
     to sort them takes sizes that only their contents say.
-
-    Attributes:
-        takes_hops: that it does; a layer of your own that takes a `Hop`, too, says so by the same name.
     """
 
-    takes_hops = True
     tells_of_rows = False
     """Whether to say once that `fuse(model, rows="seeds")` would be faster."""
     _layouts: tuple[torch.layout, ...] = (torch.strided,)

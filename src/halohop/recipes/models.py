@@ -94,8 +94,6 @@ class NodeClassifier(BatchModel):
 class MeanConv(nn.Module):
     """A layer of GraphSAGE (Hamilton et al., 2017): a weight for the node, another for the mean of its neighbours."""
 
-    takes_hops = True
-
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
         self.root = nn.Linear(width, hidden)
@@ -111,8 +109,6 @@ class SelfLoopMeanConv(nn.Module):
     A sampled subgraph does not know its sources' degrees (the outermost look isolated), so the symmetric weights would be
     wrong, and different for training and for full neighbourhoods. A mean over sampled neighbours estimates the mean over all.
     """
-
-    takes_hops = True
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
