@@ -18,7 +18,7 @@ from benchmarks import real
 from halohop.nn import fuse
 from halohop.typing import EDGE, NODE
 
-FANOUT, BATCH_SIZE, HIDDEN, DROPOUT, RATE = [15, 10], 256, 64, 0.5, 0.003
+FANOUT, BATCH_SIZE, HIDDEN, DROPOUT, RATE = [10, 5], 512, 64, 0.5, 0.01
 WAYS = ("plain", "one line")
 
 
@@ -47,7 +47,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description="Accuracy with and without one line.")
     parser.add_argument("graph", choices=["cs", "computers"])
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=8)
     chosen = parser.parse_args()
     tables = real.read(chosen.graph)
     columns, edges = dict(tables.nodes[NODE].columns), tables.edges[EDGE]
