@@ -24,10 +24,8 @@ def step(threads: list[int]) -> Benchmark:
     comparisons: list[Comparison] = []
 
     def add(group: str, name: str, module: str = "pyg_step", environment: str = "ours", **how: Any) -> str:
-        options = {"fanout": FANOUT, "threads": t} | how
-        name = f"{group}: {name}"
-        entries.append(Entry(name=name, module=module, options=options, threads=t, environment=environment, group=group))
-        return name
+        entries.append(_entry(f"{group}: {name}", group, module, environment, {"fanout": FANOUT, "threads": t} | how))
+        return entries[-1].name
 
     for kind in (*_MODELS, *_LAYERS):
         ours = {name: add(kind, f"halohop, {name}", kind=kind, way=way) for name, way in _WAYS.items() if _has(kind, way)}
@@ -63,22 +61,12 @@ def step_typed(threads: list[int]) -> Benchmark:
     comparisons: list[Comparison] = []
     for kind in _TYPED:
         options = {"fanout": [10, 5], "threads": t, "kind": kind}
-        ways = {
-            "halohop, import": ("ours", {"way": "plain"}),
-            "halohop, one line": ("ours", {"way": "seeds"}),
-            "PyG": ("pyg", {"way": "plain", "loader": "pyg"}),
-        }
-        for name, (environment, how) in ways.items():
-            entries.append(
-                Entry(
-                    name=f"{kind}: {name}",
-                    module="pyg_step",
-                    options=options | how,
-                    threads=t,
-                    environment=environment,
-                    group=kind,
-                )
-            )
+        for name, environment, how in (
+            ("halohop, import", "ours", {"way": "plain"}),
+            ("halohop, one line", "ours", {"way": "seeds"}),
+            ("PyG", "pyg", {"way": "plain", "loader": "pyg"}),
+        ):
+            entries.append(_entry(f"{kind}: {name}", kind, "pyg_step", environment, options | how))
         comparisons += [versus(f"{kind}: halohop, one line", f"{kind}: {peer}") for peer in ("PyG", "halohop, import")]
     return Benchmark(
         title="A training step of typed models in one line",
@@ -93,6 +81,10 @@ def step_typed(threads: list[int]) -> Benchmark:
             *_REMARKS,
         ],
     )
+
+
+def _entry(name: str, group: str, module: str, environment: str, options: dict[str, Any]) -> Entry:
+    return Entry(name=name, group=group, module=module, environment=environment, options=options, threads=options["threads"])
 
 
 def _has(kind: str, way: str) -> bool:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric import nn as pyg
@@ -12,7 +11,7 @@ from halohop.nn.aggregation import Rows, aggregate, pair_of
 from halohop.nn.hops import Hop
 from halohop.nn.layer import ListedConv, is_weight
 from halohop.nn.own import own_and_reduced
-from halohop.nn.seed_run import CURRENT
+from halohop.nn.seed_run import current_run
 
 
 class SAGEConv(ListedConv, pyg.SAGEConv):  # type: ignore[misc]
@@ -68,7 +67,7 @@ class GINConv(ListedConv, pyg.GINConv):  # type: ignore[misc]
         else:
             out = aggregate(x, hop, reduce=self._reduce)
         out = out if here is None else out + (1 + self.eps) * here
-        if not torch.compiler.is_compiling() and (run := CURRENT.get()) is not None:
+        if (run := current_run()) is not None:
             run.leave(out)
         out = self.nn(out)
         return out

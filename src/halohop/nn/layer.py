@@ -14,7 +14,7 @@ from torch_geometric.nn.parameter_dict import ParameterDict
 
 from halohop.nn.aggregation import Rows, is_altered, pair_of
 from halohop.nn.hops import Hop, are_ends, grouped
-from halohop.nn.seed_run import CURRENT
+from halohop.nn.seed_run import current_run
 from halohop.ops import SEGMENT_DTYPES
 from halohop.ops.segments import Reduce
 from halohop.sampling.lists import AROUND
@@ -80,7 +80,7 @@ class ListedConv(MessagePassing):  # type: ignore[misc]
         fits = self._is_plain() and all(_are_rows(rows, self._layouts) for rows in (there, here) if rows is not None)
         if torch.compiler.is_compiling():
             return edge_index if fits and isinstance(edge_index, Hop) else None
-        if (run := CURRENT.get()) is not None:
+        if (run := current_run()) is not None:
             if not fits or size is not None or isinstance(edge_index, Hop) or here is None:
                 run.check((there, here))
             elif not all(map(_is_plain_part, self._parts())):
@@ -139,7 +139,7 @@ def _followed(forward: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(forward)
     def within(self: ListedConv, *args: Any, **kwargs: Any) -> Any:
-        run = None if torch.compiler.is_compiling() else CURRENT.get()
+        run = current_run()
         return forward(self, *args, **kwargs) if run is None else run.layer(partial(forward, self, *args, **kwargs))
 
     return within

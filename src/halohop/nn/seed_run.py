@@ -230,6 +230,11 @@ class SeedRun(TorchFunctionMode):
         return False, None
 
 
+def current_run() -> SeedRun | None:
+    """The run that what is computed now is a part of; None in compiled models, whose rows nobody follows."""
+    return None if torch.compiler.is_compiling() else CURRENT.get()
+
+
 def is_checkpointed() -> bool:
     """Whether what is computed now may be computed again in the backward pass."""
     return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None

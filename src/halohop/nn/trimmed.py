@@ -16,7 +16,7 @@ from torch_geometric.nn.aggr.fused import FusedAggregation
 
 from halohop.nn.aggregation import is_altered
 from halohop.nn.layer import ListedConv, passes_plain_messages
-from halohop.nn.seed_run import CURRENT, SeedRun, tensors_in
+from halohop.nn.seed_run import SeedRun, current_run, tensors_in
 
 _OF_ROWS = frozenset(
     (
@@ -45,7 +45,7 @@ class TrimmedConv(MessagePassing):  # type: ignore[misc]
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """As of PyG's layer."""
         of_pyg = super().forward
-        run = None if torch.compiler.is_compiling() else CURRENT.get()
+        run = current_run()
         if run is None or run.stopped:
             return of_pyg(*args, **kwargs)
         given = self._given(of_pyg, args, kwargs) if is_local(self) else None
