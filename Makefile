@@ -1,5 +1,6 @@
 # make test      set up .venv, then lint, types and the test suite: what CI runs
-# make test-all  the same with the tests that repeat others at another size (marked `full`): run it before a change is finished
+# make test-all  the same with tests that repeat others (marked `full`) and all combinations of parameters: run it before a change
+#                is finished
 # make quick     lint, types and the tests of what was changed since this branch left main
 # make test-oldest  the tests of what meets other libraries, with the oldest versions that are promised
 # make environments  set up .venv-more and .bench/dgl with what skipped tests look for: DGL, Ray, scikit-learn, ...
@@ -37,7 +38,7 @@ test-oldest:
 	$(PYTHON) -m venv --clear $(VENV)-oldest
 	$(VENV)-oldest/bin/pip install --quiet --disable-pip-version-check -c constraints-oldest.txt -e '.[all,gpu]' triton==3.2.0 hypothesis networkx scipy pytest pytest-timeout pytest-xdist
 	$(VENV)-oldest/bin/python -m pytest $(OLDEST_TESTS)
-	TRITON_HIP_LLD_PATH=/bin/true $(VENV)-oldest/bin/python -m pytest tests/ops/test_gpu_compile.py::test_every_kernel_compiles_for_every_target
+	TRITON_HIP_LLD_PATH=/bin/true $(VENV)-oldest/bin/python -m pytest -m "" tests/ops/test_gpu_compile.py::test_every_kernel_compiles_for_every_target
 
 # What skipped tests look for: make environments, then make VENV=.venv-more test-all. DGL 2.1 has an environment of its own, .bench/dgl,
 # with the torch of its time; its Python must be 3.11 or 3.12.

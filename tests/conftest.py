@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -31,6 +31,9 @@ os.environ |= {"OMP_NUM_THREADS": "1", "OMP_THREAD_LIMIT": "1"}
 
 # Kernels of a GPU run in Triton's interpreter, on memory of the host; read when the first of them is imported.
 os.environ.setdefault("TRITON_INTERPRET", "1")
+
+FEW_CASES = 5
+"""Up to so many cases of a test, all run in `make test`."""
 
 GRACE_SECONDS = 20.0
 """How long a thread that was told to stop may take to do so."""
@@ -57,8 +60,37 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(len(os.sched_getaffinity(0)) + 1, 8)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    _mark_combinations(items)
+    yield
+    _name_groups(config, items)
+
+
+def _mark_combinations(items: list[pytest.Item]) -> None:
+    """Marks as `full` the cases of a test that only combine its parameters anew: each value of each has a case before them."""
+    cases = Counter(_test_of(item) for item in items)
+    seen: defaultdict[str, set[tuple[str, object]]] = defaultdict(set)
+    for item in items:
+        test, call = _test_of(item), getattr(item, "callspec", None)
+        if call is None or cases[test] <= FEW_CASES or item.get_closest_marker("full"):
+            continue
+        values = {(name, _same(value)) for name, value in call.params.items()}
+        if values <= seen[test]:
+            item.add_marker("full")
+        seen[test] |= values
+
+
+def _test_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
+
+
+def _same(value: object) -> object:
+    """Equal for parameters that are."""
+    return repr(value) if isinstance(value, bool | int | float | str | bytes | tuple | None) else id(value)
+
+
+def _name_groups(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Appends the group of a test to its id, by which pytest-xdist gives groups to processes.
 
     pytest-xdist 3.8 sets an attribute for that which pytest 9.2 no longer reads: tests of a group ran side by side.

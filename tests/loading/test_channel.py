@@ -135,6 +135,7 @@ def test_a_small_view_does_not_carry_its_storage(pair):
     assert len(data) < 1000
 
 
+@pytest.mark.full
 def test_dropped_values_give_their_buffers_back(pair):
     for number in range(50):
         x = pair.pool.empty(LARGE, torch.int64).fill_(number)
@@ -183,6 +184,7 @@ def test_declined_values_give_their_buffers_back(pair):
     assert pair.pool.statistics()["idle_bytes"] > 0
 
 
+@pytest.mark.full
 def test_what_the_pool_frees_is_unmapped():
     pair = Pair(limit_bytes=0)
     before = mappings()

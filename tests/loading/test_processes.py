@@ -364,6 +364,7 @@ def test_persistent_workers_are_forked_anew_for_another_function(data):
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.full
 def test_forking_beside_busy_threads(data):
     """A lock that a thread holds at the moment of the fork would be held for ever in the worker."""
     graph = in_memory(tables_from_pyg(data))
@@ -492,6 +493,7 @@ def test_ctrl_c_ends_trainer_and_workers(start):
     ended(*workers)
 
 
+@pytest.mark.full
 def test_a_script_may_end_with_unfinished_iterators():
     """Of workers for one epoch, and of some that stay."""
     command = [sys.executable, "-c", TRAINER, "exit", ""]

@@ -157,6 +157,7 @@ def test_names_of_those_that_left_are_forgotten(clock, expected):
     assert sum(map(len, kept)) <= (1024 if expected == "jobs" else expected or 0)
 
 
+@pytest.mark.full
 def test_clients_and_jobs_are_counted_up_to_a_number(attendance):
     for number in range(16_384):
         attendance.answer(AttendRequest(client=f"client {number}"))

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 WITHOUT_TRITON = """
 import sys
 sys.modules["triton"] = None  # an import of it fails
@@ -16,6 +18,7 @@ assert not [name for name in sys.modules if name.startswith("halohop.ops.gpu_")]
 """
 
 
+@pytest.mark.full
 def test_without_triton_batches_are_made_on_the_cpu(tmp_path):
     done = subprocess.run([sys.executable, "-c", WITHOUT_TRITON], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

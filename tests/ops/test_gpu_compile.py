@@ -40,6 +40,7 @@ def test_no_kernel_is_compiled_anew_for_another_number_of_rows():
     assert [argument for argument, kind in kinds.items() if kind is not tl.int64] == []
 
 
+@pytest.mark.full
 def test_every_kernel_compiles_for_every_target(compiled):
     assert len(compiled) == sum(map(len, LAUNCHES.values())) * len(TARGETS)
     assert [f"{one.kernel}[{one.launch}], {one.target}: {one.error}" for one in compiled if one.error] == []

@@ -200,6 +200,7 @@ def test_loading_machine_code_compiles_nothing_of_numbas_either():
     assert (result.returncode, result.stdout, result.stderr) == (0, "False\n", "")
 
 
+@pytest.mark.full
 def test_loaders_import_no_more_than_they_use():
     """What divides graphs and what layers need takes longer to import than a small graph's first batches do to make."""
     script = "import sys, halohop; halohop.NeighborLoader; print(*sorted(sys.modules))"

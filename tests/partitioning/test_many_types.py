@@ -29,6 +29,7 @@ def typed() -> GraphTables:
 
 
 @pytest.mark.xdist_group("alone")
+@pytest.mark.full
 def test_many_small_files_take_little_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is opened once to write it and once to see it, and they reach the disk together."""
     opened: Counter[str] = Counter()

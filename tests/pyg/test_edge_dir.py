@@ -220,7 +220,11 @@ def test_batches_are_those_of_the_oracle(rules):
         assert list(zip(*found.ends_bid.tolist(), ids.tolist(), strict=True)) == expected.edges[relation]
 
 
-@pytest.mark.parametrize("place", [in_memory, on_disk, on_hosts, on_servers, own_on_hosts], ids=lambda place: place.__name__)
+@pytest.mark.parametrize(
+    "place",
+    [on_hosts, *(pytest.param(place, marks=pytest.mark.full) for place in (in_memory, on_disk, on_servers, own_on_hosts))],
+    ids=lambda place: place.__name__,
+)
 def test_wherever_the_graph_lies(folders, place):
     for source in (typed, plain):
         with place(source, folders[source]) as graph:

@@ -151,6 +151,7 @@ def test_two_trainers_with_compiled_steps(
     assert compiled[-1]["test_accuracy"] == expected[-1]["test_accuracy"]
 
 
+@pytest.mark.full
 def test_a_compiled_run_in_bfloat16_goes_on_after_an_interruption(tiny_parts: str, tmp_path: Path, traced: None) -> None:
     """It was begun without a compiler."""
     config = config_for(tiny_parts, tmp_path / "run", save_every=2, log_every=1, amp=True)

@@ -198,6 +198,7 @@ def test_the_negatives_of_validation_stay_the_same() -> None:
         pytest.param("hgt", "distmult", marks=pytest.mark.full),
     ],
 )
+@pytest.mark.full
 def test_a_relation_among_several(model: str, decoder: str, tmp_path: Path) -> None:
     tables = random_edge_masks(synthetic_hetero(100))
     relation = next(name for name in tables.edges if name[0] != name[2])

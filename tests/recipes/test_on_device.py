@@ -170,6 +170,7 @@ def test_a_run_on_a_gpu_is_that_of_the_cpu(name: str, request: pytest.FixtureReq
         assert torch.equal(one[key], weight), key
 
 
+@pytest.mark.full
 def test_a_run_on_a_gpu_goes_on_after_an_interruption(tiny_parts: str, tmp_path: Path, gpu: None) -> None:
     """On the GPU, and on the CPU: what is saved says nothing of where it was computed."""
     here = config_for(tiny_parts, tmp_path / "here", save_every=2, log_every=1)

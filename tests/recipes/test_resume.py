@@ -90,7 +90,10 @@ def assert_same_weights(first: Path, second: Path) -> None:
     assert [name for name in mine if not torch.equal(mine[name], other[name])] == []
 
 
-@pytest.mark.parametrize(("task", "save_every"), [("node", 0), ("node", 2), ("link", 3), ("vectors", 1)])
+@pytest.mark.parametrize(
+    ("task", "save_every"),
+    [("node", 2), *(pytest.param(*case, marks=pytest.mark.full) for case in (("node", 0), ("link", 3), ("vectors", 1)))],
+)
 def test_interrupted_twice_it_is_the_unbroken_run(
     tiny_parts: str, link_parts: str, hetero_parts: str, tmp_path: Path, task: str, save_every: int
 ) -> None:

@@ -27,7 +27,9 @@ def thinned(tables: GraphTables, *, sparse: bool) -> GraphTables:
     return replace(tables, nodes=nodes)
 
 
-@pytest.mark.parametrize("model", ["sage", "gcn", "gat", "rgcn", "hgt"])
+@pytest.mark.parametrize(
+    "model", ["sage", *(pytest.param(name, marks=pytest.mark.full) for name in ("gcn", "gat", "rgcn", "hgt"))]
+)
 def test_models_learn_from_sparse_rows_what_they_learn_from_dense_ones(tmp_path: Path, model: str) -> None:
     several = model in ("rgcn", "hgt")
     tables = synthetic_hetero(300) if several else synthetic("tiny", num_nodes=600, num_features=400)

@@ -99,6 +99,7 @@ def test_one_type_is_possible_too():
     assert sorted(batch.e_id.tolist()) == list(range(7))
 
 
+@pytest.mark.full
 def test_the_picture_in_the_documentation():
     """Budgets after seeds 0 and 1 join: 2 has 1/3, 3 has 1/3 + 1/2, 4 has 1/2."""
     data = Data(edge_index=torch.tensor([[1, 2, 3, 3, 4, 0, 4], [0, 0, 0, 1, 1, 2, 3]]), num_nodes=5)

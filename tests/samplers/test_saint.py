@@ -71,6 +71,7 @@ def test_nodes_are_drawn_by_degree():
     assert chi_square(frequencies("node"), {key: degree / 10 for key, degree in degrees.items()}) < 18.5  # 4 d.f., 0.1 %
 
 
+@pytest.mark.full
 def test_edges_are_drawn_as_in_the_paper():
     degree = [4, 2, 2, 1, 1]
     edges = [(0, 1), (0, 2), (0, 3), (0, 4), (1, 2)]
@@ -86,6 +87,7 @@ def test_walks_begin_anywhere_and_go_on_uniformly():
     assert chi_square(frequencies("walk", length=1), probability) < 20.5  # 5 d.f., 0.1 %
 
 
+@pytest.mark.full
 def test_the_picture_in_the_documentation():
     edges = EdgeTable(src=torch.tensor([1, 2, 3, 3, 4, 0, 4]), dst=torch.tensor([0, 0, 0, 1, 1, 2, 3]))
     tables = GraphTables(nodes={NODE: NodeTable(num_nodes=5)}, edges={EDGE: edges})

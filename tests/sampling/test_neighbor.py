@@ -320,6 +320,7 @@ def without(columns: dict[str, torch.Tensor], name: str) -> dict[str, torch.Tens
 
 
 @pytest.mark.data
+@pytest.mark.full
 def test_aifb_in_any_number_of_partitions(pyg_root):
     pytest.importorskip("rdflib")
     pytest.importorskip("pandas")

@@ -167,6 +167,7 @@ def test_weights_steer_the_nodes_not_the_induced_edges(num_parts):
 
 
 @pytest.mark.parametrize("shard_each", [False, True])
+@pytest.mark.full
 def test_slices_change_nothing(monkeypatch, shard_each):
     """Slices of all lengths, down to single nodes with lists over the bound."""
     monkeypatch.setattr(subgraph, "_FIRST_SLICE", 3)

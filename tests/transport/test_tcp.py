@@ -400,6 +400,7 @@ def test_a_silent_peer_is_noticed_by_its_heartbeats():
 
 
 @pytest.mark.parametrize("ending", [pytest.param("tidy", marks=pytest.mark.full), "forgetful"])
+@pytest.mark.full
 def test_a_process_ends_when_it_is_done(ending):
     """Also one that forgets to close: no thread of ours keeps it, and none is left, which torch would answer with an abort."""
     with server_process_of_its_own(ending) as (process, address):

@@ -1,5 +1,6 @@
 import shlex
 
+import pytest
 from typer.testing import CliRunner
 
 from halohop.launch.cli import app
@@ -23,6 +24,7 @@ cpu_index.list_segments(*[numpy.zeros(0, numpy.int64)] * 3)
 """
 
 
+@pytest.mark.full
 def test_what_cannot_be_compiled_is_said_in_one_line(monkeypatch, capfd):
     program = compiling._PROGRAM.replace("ops.compile_kernels()", "raise HalohopError('this processor cannot')")
     monkeypatch.setattr(compiling, "_PROGRAM", program)

@@ -44,6 +44,7 @@ def test_a_command_is_not_finalized(tmp_path: Path) -> None:
     assert done.stdout.startswith("halohop ")
 
 
+@pytest.mark.full
 def test_training_ends_with_nothing_on_standard_error(tmp_path: Path) -> None:
     done = run("-m", "halohop", "-q", "train", "synthetic:tiny", *SMALL, "--out", "run", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

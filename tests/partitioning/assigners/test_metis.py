@@ -77,6 +77,7 @@ def test_blocks_give_way_to_balance_unless_they_were_asked_for() -> None:
 
 @pytest.mark.parametrize("num_parts", [4, 16])
 @pytest.mark.parametrize("num_blocks", [None, 0])
+@pytest.mark.full
 def test_cuts_are_those_of_metis_at_the_same_tolerance(num_parts: int, num_blocks: int | None) -> None:
     for tables in (clustered(), power_law()):
         loads, union = Loads(tables), union_graph(tables)

@@ -30,6 +30,7 @@ def test_union_graph_counts_parallel_edges_and_drops_loops() -> None:
 
 
 @pytest.mark.parametrize("room", [1, 2000, 10**6])
+@pytest.mark.full
 def test_on_disk_as_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
     """Whatever is read at a time, and however many buckets there are; one node has more neighbours than a bucket."""
     generator = torch.Generator().manual_seed(0)

@@ -14,6 +14,7 @@ from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 
 
 @given(st.integers(0, 10**6), st.sampled_from([1, 2, 4]))
+@pytest.mark.full
 def test_numbers_are_those_of_a_count(tmp_path_factory: pytest.TempPathFactory, seed: int, num_parts: int) -> None:
     generator = torch.Generator().manual_seed(seed)
 
