@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from halohop.ops.pool import Pool, _size_class, empty
+from tests.support.forked import run_script
 
 LARGE = (300, 1000)
 
@@ -170,3 +171,22 @@ def test_what_is_allocated_by_others_holds_no_arrays():
     assert asked == []
     pool.empty(LARGE, torch.int64)
     assert asked == [300 * 1000 * 8]
+
+
+FORKS = """
+import os, signal, torch
+from halohop.ops.pool import layer_pool
+pool = layer_pool()
+with pool._lock:  # as another thread may hold it at the moment of a fork
+    pid = os.fork()
+    if not pid:
+        signal.alarm(60)
+        pool.empty((1000, 1000), torch.float32).fill_(1)
+        os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+def test_the_layer_pool_is_free_in_a_forked_process():
+    done = run_script(FORKS)
+    assert (done.stdout, done.stderr) == ("0\n", "")

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 from torch_geometric.nn.dense import Linear
@@ -12,6 +11,7 @@ from torch_geometric.nn.dense import Linear
 from halohop.errors import InputError
 from halohop.nn.hops import Hop
 from halohop.nn.own import first, own_and_reduced
+from halohop.nn.pooled import linear
 from halohop.ops import segment_spmm
 from halohop.ops.segments import Reduce
 
@@ -109,14 +109,16 @@ def multiplied(lin: Any, x: Tensor, hop: Hop, reduced: Callable[[Tensor], tuple[
     if isinstance(lin, Tensor) or is_product(lin):
         weight, bias = (lin, None) if isinstance(lin, Tensor) else (lin.weight, lin.bias)
         if _multiplies_first(weight, x, hop):
-            _, out = reduced(F.linear(x, weight))
+            _, out = reduced(linear(x, weight))
             return first(x, hop.num_dst), out if bias is None else out + bias
     own, out = reduced(x)
     return own, _applied(lin, out)
 
 
 def _applied(lin: Any, rows: Tensor) -> Tensor:
-    out: Tensor = F.linear(rows, lin) if isinstance(lin, Tensor) else lin(rows)
+    if isinstance(lin, Tensor):
+        return linear(rows, lin)
+    out: Tensor = linear(rows, lin.weight, lin.bias) if is_product(lin) else lin(rows)
     return out
 
 

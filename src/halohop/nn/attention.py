@@ -11,6 +11,7 @@ from halohop.nn.aggregation import Rows, is_product, pair_of
 from halohop.nn.hops import Hop
 from halohop.nn.layer import ListedConv
 from halohop.nn.loops import Lists, with_loops
+from halohop.nn.pooled import linear
 from halohop.ops import SEGMENT_DTYPES, segment_add, segment_gatv2, segment_softmax, segment_spmm
 
 
@@ -81,11 +82,11 @@ class GATConv(_AttentionConv, pyg.GATConv):  # type: ignore[misc]
             given, taken = (sources * self.att_src).sum(-1), (own * self.att_dst).sum(-1)
         elif isinstance(x, Tensor):
             weight = torch.cat([self._folded(lin_src, self.att_src), self._folded(lin_dst, self.att_dst)])
-            given, taken = F.linear(there, weight).chunk(2, dim=1)
+            given, taken = linear(there, weight).chunk(2, dim=1)
             taken = taken[: hop.num_dst]
         else:
-            given = F.linear(there, self._folded(lin_src, self.att_src))
-            taken = F.linear(here, self._folded(lin_dst, self.att_dst))
+            given = linear(there, self._folded(lin_src, self.att_src))
+            taken = linear(here, self._folded(lin_dst, self.att_dst))
         lists = self._lists(hop)
         scores, edges = segment_add(given, taken, lists.src, lists.begins), self._of_edges(hop, edge_attr, lists)
         if edges is not None:
@@ -95,7 +96,7 @@ class GATConv(_AttentionConv, pyg.GATConv):  # type: ignore[misc]
     def _scores_of_edges(self, rows: Tensor) -> Tensor:
         """What the edges' own rows add to their scores, ``[E, heads]``."""
         if is_product(self.lin_edge) and self.lin_edge.bias is None:
-            return F.linear(rows, self._folded(self.lin_edge, self.att_edge))
+            return linear(rows, self._folded(self.lin_edge, self.att_edge))
         scores: Tensor = (self.lin_edge(rows).view(-1, self.heads, self.out_channels) * self.att_edge).sum(-1)
         return scores
 

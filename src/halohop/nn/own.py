@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from halohop.nn.hops import Hop
+from halohop.nn.pooled import clone
 from halohop.ops import segment_ops, segment_spmm
 from halohop.ops.segments import Reduce
 
@@ -41,7 +42,7 @@ class _OwnAndReduced(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, src: Tensor, begins: Tensor, weight: Tensor | None, mean: bool) -> tuple[Tensor, Tensor]:
         reduced = segment_spmm(x, src, begins, reduce="mean" if mean else "sum", weight=weight)
-        return x[: len(begins) - 1].clone(), reduced
+        return clone(x[: len(begins) - 1]), reduced
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

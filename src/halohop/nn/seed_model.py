@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from halohop.nn.seed_run import CURRENT, RowsMissingError, SeedRun, is_checkpointed
+from halohop.ops.pool import layer_pool
 
 _LOG = logging.getLogger(__name__)
 
@@ -44,6 +45,8 @@ class SeedModel(nn.Module):
         layers = learned.get(self.training)
         if layers == 0:
             return whole(*args, **kwargs)
+        if self.__dict__.pop("_learned_now", False):
+            layer_pool().trim()  # no later pass takes the memory of all rows
         run, drawn = SeedRun(layers, self, (args, kwargs)), torch.get_rng_state()
         token, why = CURRENT.set(run), ""
         try:
@@ -64,6 +67,7 @@ class SeedModel(nn.Module):
             _LOG.warning("%s gives all rows, as without rows='seeds': %s", type(self).__name__, why)
         if why or run.reached:
             learned[self.training] = 0 if why else max(run.reached, layers or 0)
+            self.__dict__["_learned_now"] = layers is None
         return out
 
     def __reduce_ex__(self, protocol: Any) -> Any:

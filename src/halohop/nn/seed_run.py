@@ -17,6 +17,7 @@ from torch_geometric.data import Data, HeteroData
 from halohop.nn import row_wise
 from halohop.nn.hops import Hop
 from halohop.nn.levels import Levels
+from halohop.nn.pooled import IN_POOL
 from halohop.sampling.lists import AROUND, Seeds
 from halohop.typing import NodeType
 
@@ -69,7 +70,7 @@ class SeedRun(TorchFunctionMode):
         if self._made is not None or self.stopped:  # a layer over lists computes
             return func(*args, **kwargs)
         known, place = self._place_after(row_wise.name_of(func), args, kwargs)
-        out = func(*args, **kwargs)
+        out = (func if place is None else IN_POOL.get(func, func))(*args, **kwargs)
         if known:
             for tensor in tensors_in(out):
                 self._places[tensor] = place

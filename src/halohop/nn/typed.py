@@ -10,6 +10,7 @@ from torch_geometric import nn as pyg
 from halohop.nn.aggregation import is_product, pair_of
 from halohop.nn.hops import Hop
 from halohop.nn.layer import ListedConv
+from halohop.nn.pooled import linear
 from halohop.ops import segment_dot, segment_ops, segment_softmax, segment_spmm
 from halohop.typing import NodeType, Relation
 
@@ -56,12 +57,12 @@ class HGTConv(ListedConv, pyg.HGTConv):  # type: ignore[misc]
         """The rows of one node type."""
         shape, here = (-1, self.heads, self.out_channels // self.heads), x_dict[name][:num_dst]
         weight, bias = self._product(name, 1)
-        query = F.linear(here, weight, bias).view(shape)
+        query = linear(here, weight, bias).view(shape)
         keys, values, src, dst, before = [query[:0]], [query[:0]], [], [], 0
         for relation, hop in hops.items():
             there, _ = pair_of((x_dict[relation[0]], here), hop)
             for rows, which in ((keys, 0), (values, 2)):
-                rows.append(F.linear(there, *self._folded(relation, which)).view(shape))
+                rows.append(linear(there, *self._folded(relation, which)).view(shape))
             src.append(hop.src.long() + before)
             dst.append(hop.dst)
             before += hop.num_src

@@ -5,10 +5,12 @@ the memory goes back to the pool. There is nothing to release by hand and nothin
 """
 
 import math
+import os
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,14 +28,20 @@ SMALL = 1 << 16
 _BITS_OF_CLASSES = 2  # of classes in a doubling: at most a fifth of a buffer stays unused
 
 _BYTE = np.dtype(np.uint8)
+_LINE = 64  # bytes of the processor's cache
 
 Buffer = NDArray[np.uint8]
 """Memory, ``[num_bytes]``; whatever else must stay alive as long as it does is the array's base."""
 
 
 def new_memory(num_bytes: int) -> Buffer:
-    """A buffer of the process's own, through NumPy, which asks for huge pages and so for fewer page faults."""
-    return np.empty(num_bytes, np.uint8)
+    """A buffer of the process's own, through NumPy, which asks for huge pages and so for fewer page faults.
+
+    It starts at a cache line: products of matrices into other memory take a tenth longer.
+    """
+    buffer = np.empty(num_bytes + _LINE, np.uint8)
+    begin = -buffer.ctypes.data % _LINE
+    return buffer[begin : begin + num_bytes]
 
 
 class Pool:
@@ -154,6 +162,15 @@ class _Loan(weakref.ref[NDArray[Any]]):
     __slots__ = ("buffer",)
 
     buffer: Buffer
+
+
+@cache
+def layer_pool() -> Pool:
+    """The pool for what layers of this process compute: each step reuses the memory of the step before."""
+    pool = Pool()
+    if hasattr(os, "register_at_fork"):  # not on Windows
+        os.register_at_fork(after_in_child=lambda: pool.start_over(new_memory))
+    return pool
 
 
 def empty(pool: Pool | None, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from halohop.errors import IdError, InputError
 from halohop.ops import cpu_gatv2, cpu_greatest, cpu_segments, cpu_softmax
-from halohop.ops.pool import empty
+from halohop.ops.pool import layer_pool
 from halohop.ops.reference_segments import wide
 
 u64 = np.uint64
@@ -37,7 +37,7 @@ def by_source(src: Tensor, begins: Tensor, num_src: int) -> tuple[Tensor, Tensor
 def weighted_sum(
     x: Tensor, src: Tensor, begins: Tensor, weight: Tensor | None, edge: Tensor | None, own: Tensor | None, mean: bool
 ) -> Tensor:
-    out = empty(None, (len(begins) - 1, *x.shape[1:]), wide(x.dtype))
+    out = _new((len(begins) - 1, *x.shape[1:]), wide(x.dtype))
     values = _flat(out)
     weights, owns = (values[:0] if factors is None else _flat(factors.to(out.dtype)) for factors in (weight, own))
     arguments = (_words(x), *_sizes(x), u64(len(x)), _ids(src), _flat(begins), weights, _edges(edge), owns, mean)
@@ -46,28 +46,28 @@ def weighted_sum(
 
 
 def dot(left: Tensor, right: Tensor, src: Tensor, begins: Tensor, edge: Tensor | None) -> Tensor:
-    out = empty(None, (len(src), left.shape[1]), wide(left.dtype))
+    out = _new((len(src), left.shape[1]), wide(left.dtype))
     arguments = (_words(left), _words(right), *_sizes(left), u64(len(left)), _ids(src), _flat(begins), _edges(edge))
     _run(cpu_segments.dot, arguments, (_flat(out),), src, begins, left)
     return out.to(left.dtype)
 
 
 def add(left: Tensor, right: Tensor, src: Tensor, begins: Tensor) -> Tensor:
-    out = empty(None, (len(src), left.shape[1]), left.dtype)
+    out = _new((len(src), left.shape[1]), left.dtype)
     arguments = (_flat(left), _flat(right), _row(left), u64(len(left)), _ids(src), _flat(begins))
     _run(cpu_segments.add, arguments, (_flat(out),), src, begins, left)
     return out
 
 
 def greatest(x: Tensor, src: Tensor, begins: Tensor) -> Tensor:
-    out = empty(None, (len(begins) - 1, *x.shape[1:]), x.dtype)
+    out = _new((len(begins) - 1, *x.shape[1:]), x.dtype)
     arguments = (_flat(x), _row(x), u64(len(x)), _ids(src), _flat(begins))
     _run(cpu_greatest.greatest, arguments, (_flat(out),), src, begins, x)
     return out
 
 
 def greatest_backward(grad: Tensor, x: Tensor, out: Tensor, src: Tensor, begins: Tensor) -> Tensor:
-    shares, result = empty(None, tuple(out.shape), out.dtype), empty(None, tuple(x.shape), x.dtype)
+    shares, result = _new(tuple(out.shape), out.dtype), _new(tuple(x.shape), x.dtype)
     rows, top = _flat(x), _flat(out)
     _run(cpu_greatest.share, (_flat(grad), rows, top, _row(x), _ids(src), _flat(begins)), (_flat(shares),), src, begins, x)
     dst, ends, _ = by_source(src, begins, len(x))
@@ -77,7 +77,7 @@ def greatest_backward(grad: Tensor, x: Tensor, out: Tensor, src: Tensor, begins:
 
 
 def softmax(scores: Tensor, begins: Tensor) -> Tensor:
-    out = empty(None, tuple(scores.shape), scores.dtype)
+    out = _new(tuple(scores.shape), scores.dtype)
     heads, num_edges, starts, values = u64(scores.shape[1]), u64(len(scores)), _flat(begins), _flat(out)
 
     def work(given: Any, heads: Any, num_edges: Any, starts: Any, first: Any, last: Any, values: Any) -> Any:
@@ -93,7 +93,7 @@ def softmax(scores: Tensor, begins: Tensor) -> Tensor:
 
 
 def softmax_backward(grad: Tensor, out: Tensor, begins: Tensor) -> Tensor:
-    result = empty(None, tuple(out.shape), out.dtype)
+    result = _new(tuple(out.shape), out.dtype)
     arguments = (_flat(grad), _flat(out), u64(out.shape[1]), u64(len(out)), _flat(begins))
     _run(cpu_softmax.softmax_backward, arguments, (_flat(result),), out, begins, out)
     return result
@@ -102,7 +102,7 @@ def softmax_backward(grad: Tensor, out: Tensor, begins: Tensor) -> Tensor:
 def gatv2(
     left: Tensor, right: Tensor, attention: Tensor, edges: Tensor | None, src: Tensor, begins: Tensor, slope: float
 ) -> Tensor:
-    out = empty(None, (len(src), left.shape[1]), left.dtype)
+    out = _new((len(src), left.shape[1]), left.dtype)
     rows = _flat(left)
     arguments = (
         rows,
@@ -129,8 +129,8 @@ def gatv2_backward(
     begins: Tensor,
     slope: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    to_left, to_right = (empty(None, tuple(rows.shape), rows.dtype) for rows in (left, right))
-    to_edges = empty(None, (0,) if edges is None else tuple(edges.shape), left.dtype)
+    to_left, to_right = (_new(tuple(rows.shape), rows.dtype) for rows in (left, right))
+    to_edges = _new((0,) if edges is None else tuple(edges.shape), left.dtype)
     lefts, rights, weights, grads, own = _flat(left), _flat(right), _flat(attention), _flat(grad), _own(edges, left)
     sizes, factor = _sizes(left), lefts.dtype.type(slope)
     of_lists = (lefts, rights, weights, own, factor, grads, *sizes, _ids(src), _flat(begins))
@@ -144,6 +144,10 @@ def gatv2_backward(
     of_blocks = (lefts, rights, own, factor, grads, *sizes, _ids(src), _flat(begins), cpu_segments.BLOCK)
     _run(cpu_gatv2.attention_backward, of_blocks, (shares.reshape(-1),), src, begins, left)
     return to_left, to_right, torch.from_numpy(shares.sum(0)).view(attention.shape), to_edges
+
+
+def _new(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    return layer_pool().empty(shape, dtype)
 
 
 def _own(edges: Tensor | None, left: Tensor) -> NDArray[Any]:

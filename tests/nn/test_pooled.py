@@ -1,0 +1,165 @@
+"""What is computed in memory that is used again is what torch computes, and so are its gradients."""
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch_geometric.data import Data
+from torch_geometric.nn import SAGEConv
+
+import halohop
+from halohop.nn import fuse, pooled
+from halohop.ops.pool import layer_pool
+
+LARGE = 1 << 12  # rows of 128 columns, 2 MiB
+
+
+@pytest.fixture
+def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pooled, "_LARGE", 0)
+
+
+def given(dtype: torch.dtype, rows: int = LARGE, wide: int = 64, narrow: int = 128) -> tuple[Tensor, Tensor, Tensor]:
+    made = torch.Generator().manual_seed(0)
+    shapes = ((rows, wide), (narrow, wide), (narrow,))
+    return tuple(torch.randn(shape, generator=made).to(dtype).requires_grad_() for shape in shapes)  # type: ignore[return-value]
+
+
+PAIRS: list[tuple[Callable[..., Tensor], Callable[..., Tensor]]] = [
+    (pooled.linear, F.linear),
+    (lambda rows, weight, bias: pooled.linear(rows, weight), lambda rows, weight, bias: F.linear(rows, weight)),
+    (lambda rows, weight, bias: pooled.relu(rows) * weight[0], lambda rows, weight, bias: torch.relu(rows) * weight[0]),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("ours", "torchs"), PAIRS, ids=["with bias", "without bias", "relu"])
+def test_results_and_gradients_are_those_of_torch(
+    ours: Callable[..., Tensor], torchs: Callable[..., Tensor], dtype: torch.dtype
+) -> None:
+    found = []
+    for function in (ours, torchs):
+        tensors = given(dtype)
+        out = function(*tensors)
+        out.sin().sum().backward()
+        found.append([out, *(tensor.grad for tensor in tensors)])
+    for one, other in zip(*found, strict=True):
+        if other is None:
+            assert one is None
+        else:
+            torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("needed", [(True, False, False), (False, True, False), (False, False, True), (True, True, True)])
+@pytest.mark.usefixtures("everything_is_large")
+def test_gradients_of_gradients(needed: tuple[bool, bool, bool]) -> None:
+    tensors = [one.detach().requires_grad_(need) for one, need in zip(given(torch.float64, 5, 3, 4), needed, strict=True)]
+
+    def product(*tensors: Tensor) -> Tensor:
+        return pooled.relu(pooled.linear(*tensors)).square()
+
+    assert torch.autograd.gradcheck(product, tensors)
+    assert torch.autograd.gradgradcheck(product, tensors)
+
+
+@pytest.mark.usefixtures("everything_is_large")
+def test_special_numbers_and_empty_rows() -> None:
+    rows = torch.tensor([[float("nan"), -0.0, float("inf"), -float("inf")]])
+    torch.testing.assert_close(pooled.relu(rows), torch.relu(rows), equal_nan=True)
+    assert pooled.relu(rows[:0]).shape == (0, 4)
+    assert pooled.linear(rows[:0], torch.ones(3, 4), torch.ones(3)).shape == (0, 3)
+    assert pooled.linear(torch.ones(2, 0), torch.ones(3, 0)).tolist() == [[0.0] * 3] * 2
+
+
+class Marked(Tensor):
+    """A tensor of a user's own class."""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda rows: rows.as_subclass(Marked),  # type: ignore[arg-type]
+        lambda rows: rows.bfloat16(),
+        lambda rows: rows[:8],
+        lambda rows: rows.to("meta"),
+    ],
+    ids=["class", "dtype", "small", "device"],
+)
+def test_other_tensors_are_torchs(made: Callable[[Tensor], Tensor]) -> None:
+    rows, weight, _ = (tensor.detach() for tensor in given(torch.float32))
+    before = layer_pool().statistics()
+    out = pooled.linear(made(rows), weight.to(made(rows).device, made(rows).dtype))
+    assert out.shape[1] == 128
+    after = layer_pool().statistics()
+    assert (after["made"], after["reused"]) == (before["made"], before["reused"])
+
+
+def test_under_autocast_torch_chooses_the_dtype() -> None:
+    rows, weight, bias = given(torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert pooled.linear(rows, weight, bias).dtype == torch.bfloat16
+
+
+def test_results_are_not_written_to_again_while_anything_refers_to_them() -> None:
+    rows, weight, bias = (tensor.detach() for tensor in given(torch.float32))
+    part = pooled.linear(rows, weight, bias)[7]
+    kept = part.clone()
+    for _ in range(3):
+        pooled.relu(-pooled.linear(rows, weight, bias))
+    assert torch.equal(part, kept)
+
+
+def test_results_may_be_changed_in_place() -> None:
+    rows, weight, bias = given(torch.float32)
+    out = pooled.linear(rows, weight, bias)
+    out += 1
+    out.relu_().sum().backward()
+    expected = given(torch.float32)
+    (F.linear(*expected) + 1).relu().sum().backward()
+    for one, other in zip((rows, weight, bias), expected, strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList([SAGEConv(64, 128), SAGEConv(128, 128), SAGEConv(128, 4)])
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        for conv in self.convs[:2]:
+            x = conv(x, edge_index).relu()
+        out: Tensor = self.convs[2](x, edge_index)
+        return out
+
+
+def test_steps_take_the_memory_of_the_steps_before_and_learn_what_torch_learns(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    data = Data(x=torch.randn(20_000, 64), edge_index=torch.randint(0, 20_000, (2, 200_000)))
+    batch = next(iter(halohop.NeighborLoader(data, [8, 8, 4], torch.arange(256), batch_size=256, num_workers=0)))
+    plain, made, losses = Model(), [], []
+    monkeypatch.setattr(pooled, "_LARGE", 1 << 16)
+    for model in (fuse(copy.deepcopy(plain), rows="seeds"), plain):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(5):
+            optimizer.zero_grad()
+            loss = model(batch.x, batch.edge_index)[:256].square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+            made.append(layer_pool().statistics()["made"])
+    torch.testing.assert_close(losses[:5], losses[5:])
+    assert made[2] == made[4] > 0, "the third step and those after it are as large as the second"
+
+
+def test_the_memory_of_all_rows_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first pass of a model learns what the seeds need, and computes all rows for that."""
+    data = Data(x=torch.randn(20_000, 64), edge_index=torch.randint(0, 20_000, (2, 200_000)))
+    batch = next(iter(halohop.NeighborLoader(data, [8, 8, 4], torch.arange(256), batch_size=256, num_workers=0)))
+    model, idle = fuse(Model(), rows="seeds"), []
+    for _ in range(3):
+        model(batch.x, batch.edge_index).square().mean().backward()
+        idle.append(layer_pool().statistics()["idle_bytes"])
+    assert max(idle[1:]) < idle[0]
