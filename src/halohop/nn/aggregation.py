@@ -11,7 +11,7 @@ from torch_geometric.nn.dense import Linear
 from halohop.errors import InputError
 from halohop.nn.hops import Hop
 from halohop.nn.own import first, own_and_reduced
-from halohop.nn.pooled import linear
+from halohop.nn.pooled import linear, sum_of_products
 from halohop.ops import segment_spmm
 from halohop.ops.segments import Reduce
 
@@ -74,11 +74,10 @@ def aggregate(
 
     if lin is None or reduce == "max":
         mine, out = reduced(there)
-        out = out if lin is None else _applied(lin, out)
     else:
-        mine, out = multiplied(lin, there, hop, reduced)
+        mine, out, lin = _multiply_first(lin, there, hop, reduced)
     here = mine if reads_own and isinstance(x, Tensor) else here
-    return out if root is None or here is None else _with_product(lin, out, root, here)
+    return _add_products(lin, out, root, here)
 
 
 def pair_of(x: Rows, hop: Hop) -> tuple[Tensor, Tensor | None]:
@@ -97,8 +96,8 @@ def pair_of(x: Rows, hop: Hop) -> tuple[Tensor, Tensor | None]:
     return first(there, hop.num_src), None if here is None else first(here, hop.num_dst)
 
 
-def multiplied(lin: Any, x: Tensor, hop: Hop, reduced: Callable[[Tensor], tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """The destinations' own rows, and a linear layer of aggregated ones, by the way that costs less.
+def multiplied(lin: Any, x: Tensor, hop: Hop, reduced: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:
+    """A linear layer of aggregated rows, by the way that costs less.
 
     Args:
         lin: the layer, or its matrix.
@@ -106,13 +105,34 @@ def multiplied(lin: Any, x: Tensor, hop: Hop, reduced: Callable[[Tensor], tuple[
         hop: what they are aggregated over.
         reduced: returns own and aggregated rows of any width; commutes with products.
     """
+    _, out, lin = _multiply_first(lin, x, hop, reduced)
+    return _add_products(lin, out)
+
+
+def _multiply_first(
+    lin: Any, x: Tensor, hop: Hop, reduced: Callable[[Tensor], tuple[Tensor, Tensor]]
+) -> tuple[Tensor, Tensor, Any]:
+    """Multiplies rows by a linear layer and aggregates them, if that costs less than the other order.
+
+    Returns:
+        The destinations' own rows, the aggregated ones, and the layer if these are still to be multiplied.
+    """
     if isinstance(lin, Tensor) or is_product(lin):
         weight, bias = (lin, None) if isinstance(lin, Tensor) else (lin.weight, lin.bias)
         if _multiplies_first(weight, x, hop):
             _, out = reduced(linear(x, weight))
-            return first(x, hop.num_dst), out if bias is None else out + bias
+            return first(x, hop.num_dst), out if bias is None else out + bias, None
     own, out = reduced(x)
-    return own, _applied(lin, out)
+    return own, out, lin
+
+
+def _add_products(lin: Any, rows: Tensor, root: Any = None, here: Tensor | None = None) -> Tensor:
+    """A layer `lin` of rows, or these as they are, plus a layer `root` of others."""
+    if here is not None and is_product(lin) and is_product(root):
+        biases = [one.bias for one in (lin, root) if one.bias is not None]
+        return sum_of_products((rows, lin.weight), (here, root.weight), bias=sum(biases) if biases else None)
+    out = rows if lin is None else _applied(lin, rows)
+    return out if root is None or here is None else out + _applied(root, here)
 
 
 def _applied(lin: Any, rows: Tensor) -> Tensor:
@@ -120,16 +140,6 @@ def _applied(lin: Any, rows: Tensor) -> Tensor:
         return linear(rows, lin)
     out: Tensor = linear(rows, lin.weight, lin.bias) if is_product(lin) else lin(rows)
     return out
-
-
-def _with_product(made: Any, out: Tensor, lin: Any, rows: Tensor) -> Tensor:
-    """What the layer `made` gave, plus a linear layer of some rows; in the memory of `out` where nothing else can have it."""
-    alone = is_product(made) and is_product(lin) and not torch.is_autocast_enabled(out.device.type)
-    if not alone or out.dim() != 2 or rows.layout != torch.strided or not out.dtype == rows.dtype == lin.weight.dtype:
-        total: Tensor = out + lin(rows)
-        return total
-    out = out.addmm_(rows, lin.weight.t())
-    return out if lin.bias is None else out.add_(lin.bias)
 
 
 def is_product(lin: Any) -> bool:

@@ -39,7 +39,7 @@ class GCNConv(ListedConv, pyg.GCNConv):  # type: ignore[misc]
         if not is_product(self.lin):  # but hooked, or the user's: it is given the rows that PyG gives it
             out = self._sum(self.lin(there), hop, weight, own)
             return out if self.bias is None else out + self.bias
-        _, out = multiplied(self.lin, there, hop, reduced)
+        out = multiplied(self.lin, there, hop, reduced)
         return out if self.bias is None else out.add_(self.bias)
 
     def _sum(self, rows: Tensor, hop: Hop, weight: Tensor | None, own: Tensor | None) -> Tensor:
