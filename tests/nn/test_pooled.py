@@ -172,3 +172,11 @@ def test_the_memory_of_all_rows_is_given_back(monkeypatch: pytest.MonkeyPatch) -
         model(batch.x, batch.edge_index).square().mean().backward()
         idle.append(layer_pool().statistics()["idle_bytes"])
     assert max(idle[1:]) < idle[0]
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore:`torch.jit.trace` is deprecated")
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace_method` is deprecated")
+def test_traced_programs_have_the_operations_of_torch() -> None:
+    rows, weight, bias = (tensor.detach() for tensor in given(torch.float32))
+    traced = torch.jit.trace(lambda *tensors: pooled.relu(pooled.linear(*tensors)), (rows, weight, bias), check_trace=False)
+    torch.testing.assert_close(traced(-rows, weight, bias), F.linear(-rows, weight, bias).relu())

@@ -58,6 +58,7 @@ def _are_large(numbers: int, *tensors: Tensor) -> bool:
         numbers * first.element_size() >= _LARGE
         and first.dtype in _DTYPES
         and not torch.compiler.is_compiling()
+        and not torch._C._get_tracing_state()
         and not torch.is_autocast_enabled("cpu")
         and all(_is_plain(one) and one.dtype == first.dtype for one in tensors)
     )
