@@ -4,6 +4,7 @@ import os
 import threading
 import zlib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,6 +66,26 @@ def write(folder: Copied, source: Path) -> tuple[str, ...]:
     missing = copying.wanted(folder)
     copying.write(folder, missing, pieces(source, missing).__next__)
     return missing
+
+
+class Stuck:
+    """A file whose storage does not answer."""
+
+    def __init__(self, let_go: threading.Event) -> None:
+        self._let_go = let_go
+
+    def write(self, data: bytes) -> None:
+        self._let_go.wait(60)
+
+
+def test_a_write_that_hangs_is_named_and_not_waited_for(source: Path, folder: Copied, monkeypatch) -> None:
+    let_go, missing = threading.Event(), copying.wanted(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(copying, "whole_file", lambda file: nullcontext(Stuck(let_go)))
+        with pytest.raises(DeadlineExceededError, match=rf"write .*{missing[0]}: nothing has come for 0\.[23]"):
+            copying.write(folder, missing, pieces(source, missing).__next__, 0.2)
+        let_go.set()
+    assert write(folder, source) == missing
 
 
 def names(folder: str) -> set[str]:

@@ -4,6 +4,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from halohop.cores import usable_cores
@@ -19,6 +20,8 @@ from halohop.store.names import MANIFEST
 
 HANG_S = 120.0
 """Seconds without a byte of a file after which storage is taken for one that hangs."""
+_SLOWEST = 1 << 20
+"""Bytes a second of the slowest storage that is waited for."""
 
 
 def wanted(copied: Copied, seconds: float = HANG_S) -> tuple[str, ...]:
@@ -48,15 +51,17 @@ def wanted(copied: Copied, seconds: float = HANG_S) -> tuple[str, ...]:
     return tuple(path for path in copied.files if path not in whole)
 
 
-def write(copied: Copied, missing: tuple[str, ...], take: Callable[[], Piece]) -> None:
+def write(copied: Copied, missing: tuple[str, ...], take: Callable[[], Piece], seconds: float = HANG_S) -> None:
     """Writes the files that are missing, each under its name only when it is whole, and the manifest last.
 
     Args:
         copied: the folder.
         missing: as of `wanted`.
         take: returns the next piece.
+        seconds: how long the storage may take for a piece, plus a second for each MiB of the file, which is flushed at its end.
 
     Raises:
+        DeadlineExceededError: it hangs, or no piece comes.
         InputError: a symbolic link is where a file goes, or on the way there.
         WriteError: the disk is full, or the folder not ours.
         CorruptDatasetError: the files at the source are not what their manifest says.
@@ -70,9 +75,9 @@ def write(copied: Copied, missing: tuple[str, ...], take: Callable[[], Piece]) -
         with writing(manifest):
             manifest.unlink(missing_ok=True)  # until all is there, the folder is no data set
     for path in missing:
-        with writing(folder / path):
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        _write(folder / path, path, copied.files[path], take)
+        deadline = seconds + copied.files[path].bytes / _SLOWEST
+        work = partial(_write, folder, record=copied.files[path], take=take)
+        in_threads(work, [path], threads=1, deadline=deadline, name=f"write {folder / path}", on_done=lambda _: None)
     for path in copied.executable:
         _make_executable(folder / path)
     for path, data in copied.small.items():
@@ -115,9 +120,11 @@ def write_brought(folder: Path, take: Callable[[], Piece | None]) -> list[str]:
     return found
 
 
-def _write(file: Path, path: str, record: FileRecord, take: Callable[[], Piece]) -> None:
+def _write(folder: Path, path: str, report: Report, *, record: FileRecord, take: Callable[[], Piece]) -> None:
     checksum, sums, size = 0, ChunkSums(), 0
-    with whole_file(file) as stream:
+    with writing(folder / path):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(folder / path) as stream:
         last = False
         while not last:
             piece = _following(path, take())
@@ -127,6 +134,7 @@ def _write(file: Path, path: str, record: FileRecord, take: Callable[[], Piece])
             else:
                 sums.add(piece.data)
             size, last = size + len(piece.data), piece.last
+            report(len(piece.data))
         found = (checksum,) if len(record.checksums) == 1 else sums.checksums
         if size != record.bytes or tuple(map(hexadecimal, found)) != record.checksums:
             raise CorruptDatasetError(
