@@ -75,6 +75,83 @@ def test_gradients_of_gradients(needed: tuple[bool, bool, bool]) -> None:
 
 
 @pytest.mark.usefixtures("everything_is_large")
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_gradients_where_relu_has_a_corner(create_graph: bool) -> None:
+    found = []
+    for function in (pooled.relu, torch.relu):
+        rows = torch.tensor([[-1.0, 0.0, 2.0, float("nan")]], requires_grad=True)
+        (grad,) = torch.autograd.grad(function(rows).sqrt().sum(), rows, create_graph=create_graph)
+        found.append(grad.detach())
+        if create_graph:
+            grad[0, 2].backward()
+            assert rows.grad is not None
+            found[-1] = torch.cat([found[-1], rows.grad])
+    torch.testing.assert_close(*found, equal_nan=True)
+
+
+@pytest.mark.parametrize("frozen", ["rows", "weight"])
+def test_only_what_a_gradient_needs_is_kept(frozen: str) -> None:
+    """What no gradient needs may be changed before the backward pass."""
+    rows, weight, bias = given(torch.float32)
+    constant, other = (rows, weight) if frozen == "rows" else (weight, rows)
+    constant.requires_grad_(False)
+    out = pooled.linear(rows, weight, bias)
+    with torch.no_grad():
+        other.mul_(2)
+    out.sum().backward()
+    assert constant.grad is None
+    assert other.grad is not None
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, 128), (LARGE, 128), (LARGE, 1), ()])
+def test_biases_of_other_shapes(shape: tuple[int, ...]) -> None:
+    found = []
+    for function in (pooled.linear, F.linear):
+        rows, weight, _ = given(torch.float32)
+        bias = torch.ones(shape, requires_grad=True)
+        out = function(rows, weight, bias)
+        out.sum().backward()
+        found.append([out, bias.grad])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_rows_that_do_not_fit_are_refused() -> None:
+    weight = torch.ones(128, 4)
+    with pytest.raises(RuntimeError, match="must match"):
+        pooled.sum_of_products((torch.ones(8192, 4), weight), (torch.ones(9000, 4), weight))
+
+
+def test_transforms_of_functions() -> None:
+    rows, weight, bias = given(torch.float32)
+
+    def function(*tensors: Tensor) -> Tensor:
+        return pooled.relu(pooled.linear(*tensors))
+
+    def of_torch(*tensors: Tensor) -> Tensor:
+        return torch.relu(F.linear(*tensors))
+
+    stacked = torch.stack([weight.detach(), -weight.detach()])
+    for ours, torchs in zip(
+        (torch.vmap(function, (None, 0, None))(rows, stacked, bias), batched(pooled.relu, pooled.linear)),
+        (torch.vmap(of_torch, (None, 0, None))(rows, stacked, bias), batched(torch.relu, F.linear)),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, torchs, **TOLERANCES[torch.float32])
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(weight.detach(), torch.ones_like(weight))
+        tangent = torch.autograd.forward_ad.unpack_dual(pooled.linear(rows, dual, bias)).tangent
+        torch.testing.assert_close(tangent, F.linear(rows, torch.ones_like(weight)))
+
+
+def batched(relu: Callable[..., Tensor], linear: Callable[..., Tensor]) -> Tensor:
+    rows, weight, bias = given(torch.float32)
+    out = relu(linear(rows, weight, bias))
+    (grads,) = torch.autograd.grad(out, weight, torch.ones(3, *out.shape), is_grads_batched=True)
+    return grads
+
+
+@pytest.mark.usefixtures("everything_is_large")
 def test_special_numbers_and_empty_rows() -> None:
     rows = torch.tensor([[float("nan"), -0.0, float("inf"), -float("inf")]])
     torch.testing.assert_close(pooled.relu(rows), torch.relu(rows), equal_nan=True)

@@ -190,3 +190,18 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 def test_the_layer_pool_is_free_in_a_forked_process():
     done = run_script(FORKS)
     assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def test_a_signal_handler_may_borrow_while_its_thread_does():
+    pool, borrowed = Pool(), []
+    plain = pool._welcome_back
+
+    def interrupted() -> None:  # as by a signal while the lock is held
+        pool._welcome_back = plain
+        borrowed.append(pool.empty(LARGE, torch.int64).fill_(1))
+        plain()
+
+    pool._welcome_back = interrupted
+    other = pool.empty(LARGE, torch.int64).fill_(2)
+    assert borrowed[0].eq(1).all()
+    assert other.eq(2).all()

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 from halohop.ops.pool import layer_pool
@@ -25,7 +26,9 @@ def sum_of_products(*products: tuple[Tensor, Tensor], bias: Tensor | None = None
     (rows, weight), *others = products
     given = [tensor for product in products for tensor in product]
     vectors = [] if bias is None else [bias]
-    if all(tensor.dim() == 2 for tensor in given) and _are_large(len(rows) * len(weight), *given, *vectors):
+    fit = all(matrix.dim() == 2 == each.dim() and len(each) == len(rows) for each, matrix in products)
+    fit = fit and all(vector.shape == weight.shape[:1] for vector in vectors)
+    if fit and _are_large(len(rows) * len(weight), *given, *vectors):
         out: Tensor = _SumOfProducts.apply(bias, *given)  # type: ignore[no-untyped-call]
         return out
     out = F.linear(rows, weight, bias)
@@ -60,8 +63,15 @@ def _are_large(numbers: int, *tensors: Tensor) -> bool:
         and not torch.compiler.is_compiling()
         and not torch._C._get_tracing_state()
         and not torch.is_autocast_enabled("cpu")
+        and not _is_transformed(first)
         and all(_is_plain(one) and one.dtype == first.dtype for one in tensors)
     )
+
+
+def _is_transformed(tensor: Tensor) -> bool:
+    """Whether `torch.func` (such as `vmap`), batched gradients or forward-mode differentiation see each operation."""
+    batched = torch._C._functorch.is_legacy_batchedtensor(tensor)
+    return batched or torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
 
 
 def _is_plain(tensor: Tensor) -> bool:
@@ -90,21 +100,22 @@ class _SumOfProducts(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        ctx.save_for_backward(*inputs[1:])
+        given, needed = inputs[1:], ctx.needs_input_grad[1:]
+        # of a product, each is in the gradient of the other
+        ctx.save_for_backward(*(given[place ^ 1] if need else None for place, need in enumerate(needed)))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        given, (to_bias, *needed) = ctx.saved_tensors, ctx.needs_input_grad
-        found = [grad.sum(0) if to_bias else None]
-        for place in range(0, len(given), 2):
-            rows, weight = given[place : place + 2]
-            found.append(linear(grad, weight.t()) if needed[place] else None)
-            found.append(_product_of_rows(grad, rows) if needed[place + 1] else None)
+        found = [grad.sum(0) if ctx.needs_input_grad[0] else None]
+        for place in range(0, len(ctx.saved_tensors), 2):
+            weight, rows = ctx.saved_tensors[place : place + 2]
+            found.append(None if weight is None else linear(grad, weight.t()))
+            found.append(None if rows is None else _product_of_rows(grad, rows))
         return tuple(found)
 
 
 def _product_of_rows(left: Tensor, right: Tensor) -> Tensor:
-    if torch.is_grad_enabled():  # a gradient that is differentiated in turn
+    if torch.is_grad_enabled() or _is_transformed(left):
         return left.t() @ right
     out = right.new_zeros(left.shape[1], right.shape[1])
     for some in _parts(len(left)):
@@ -128,6 +139,6 @@ class _Relu(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         (out,) = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a gradient that is differentiated in turn
-            return grad * (out > 0)
+        if torch.is_grad_enabled() or _is_transformed(grad):
+            return torch.ops.aten.threshold_backward(grad, out, 0)
         return torch.ops.aten.threshold_backward.grad_input(grad, out, 0, grad_input=_new(out.shape, out))

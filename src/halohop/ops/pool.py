@@ -72,7 +72,7 @@ class Pool:
         """Forgets what lies idle, and has new buffers made by `make`. Also for a forked process: the new lock is free."""
         self._make = make
         self._allocate: Callable[[int], Tensor] | None = None
-        self._lock = threading.Lock()
+        self._lock, self._taking = threading.Lock(), threading.local()
         self._idle: dict[int, list[Buffer]] = {}
         self._idle_bytes = 0
         self._made = self._reused = 0
@@ -124,16 +124,25 @@ class Pool:
             return {"made": self._made, "reused": self._reused, "idle_bytes": Gauge(self._idle_bytes)}
 
     def _take(self, size: int) -> Buffer:
-        with self._lock:
-            self._welcome_back()
-            idle = self._idle.get(size)
-            if idle:
-                self._reused += 1
-                self._idle_bytes -= size
-                return idle.pop()
-            self._made += 1
-            self._make_room(size)
-        return self._make(size)
+        if getattr(self._taking, "now", False):  # this thread holds the lock: a signal handler or a finalizer interrupted it
+            return self._make(size)
+        self._taking.now = True
+        try:
+            with self._lock:
+                idle = self._take_idle(size)
+        finally:
+            self._taking.now = False
+        return self._make(size) if idle is None else idle
+
+    def _take_idle(self, size: int) -> Buffer | None:
+        self._welcome_back()
+        if idle := self._idle.get(size):
+            self._reused += 1
+            self._idle_bytes -= size
+            return idle.pop()
+        self._made += 1
+        self._make_room(size)
+        return None
 
     def _make_room(self, size: int) -> None:
         """Frees idle buffers, of sizes that came back longest ago first, so that they and a new one keep the limit together."""
