@@ -8,6 +8,8 @@ from typing import TypeVar
 
 from halohop.errors import DeadlineExceededError
 
+SLOWEST = 1 << 20
+"""Bytes a second of the slowest storage: a write of a file may take this much longer than a deadline that is for one answer."""
 _LEAVE_S = 5.0  # for what a thread does at the moment
 _LOOK_S = 1.0  # a signal that another thread takes does not wake the main thread
 

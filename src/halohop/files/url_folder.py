@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from halohop.errors import DatasetError, HalohopError, InputError, WriteError
-from halohop.files.parallel import Report, in_threads
+from halohop.files.parallel import SLOWEST, Report, in_threads
 from halohop.files.private import refuse_links_to
 from halohop.files.urls import as_url, is_url, masked
 from halohop.files.whole import whole_file
@@ -38,8 +38,6 @@ _SMALL = 256 << 20
 """Bytes of the largest file that is read at once."""
 _RECEIVED = 1 << 20
 """Bytes that are taken at a time, of an HTTP server's answer or a file here."""
-_SLOWEST = 1 << 20
-"""Bytes a second of the slowest store that is waited for."""
 
 _TRIES, _PAUSE_S = 3, 0.2
 _REFUSED = (
@@ -178,7 +176,7 @@ class UrlFolder:
                 self._fs.mv(f"{target}.partial", target)
             self._fs.invalidate_cache()
 
-        self._in_time(name, send, writes=True, deadline=self._deadline + file.stat().st_size / _SLOWEST)
+        self._in_time(name, send, writes=True, deadline=self._deadline + file.stat().st_size / SLOWEST)
 
     def remove(self, name: str) -> None:
         """Removes a file, if it is there.

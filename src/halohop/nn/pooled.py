@@ -55,7 +55,7 @@ IN_POOL: dict[Any, Callable[..., Any]] = {F.linear: linear, F.relu: relu, torch.
 
 
 def _are_large(numbers: int, *tensors: Tensor) -> bool:
-    """Whether a result of so many numbers reuses memory: a large one, of plain CPU tensors, in eager mode."""
+    """Tells whether a result reuses memory: it is large, and all tensors are plain ones of the CPU, in eager mode."""
     first = tensors[0]
     return (
         numbers * first.element_size() >= _LARGE
@@ -69,7 +69,7 @@ def _are_large(numbers: int, *tensors: Tensor) -> bool:
 
 
 def _is_transformed(tensor: Tensor) -> bool:
-    """Whether `torch.func` (such as `vmap`), batched gradients or forward-mode differentiation see each operation."""
+    """Tells whether `vmap` and other transforms, batched gradients or forward-mode differentiation are active."""
     batched = torch._C._functorch.is_legacy_batchedtensor(tensor)
     return batched or torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
 

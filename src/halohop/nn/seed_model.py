@@ -67,7 +67,8 @@ class SeedModel(nn.Module):
             _LOG.warning("%s gives all rows, as without rows='seeds': %s", type(self).__name__, why)
         if why or run.reached:
             learned[self.training] = 0 if why else max(run.reached, layers or 0)
-            self.__dict__["_learned_now"] = layers is None
+            if layers is None:
+                self.__dict__["_learned_now"] = True
         return out
 
     def __reduce_ex__(self, protocol: Any) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 from halohop.cores import usable_cores
 from halohop.errors import CorruptDatasetError, ProtocolError
 from halohop.files import whole_file, write_file, writing
-from halohop.files.parallel import Report, in_threads
+from halohop.files.parallel import SLOWEST, Report, in_threads
 from halohop.files.private import refuse_links_to
 from halohop.files.reading import resolve_below
 from halohop.launch.jobs.host.channel import PIECE
@@ -20,8 +20,6 @@ from halohop.store.names import MANIFEST
 
 HANG_S = 120.0
 """Seconds without a byte of a file after which storage is taken for one that hangs."""
-_SLOWEST = 1 << 20
-"""Bytes a second of the slowest storage that is waited for."""
 
 
 def wanted(copied: Copied, seconds: float = HANG_S) -> tuple[str, ...]:
@@ -75,7 +73,7 @@ def write(copied: Copied, missing: tuple[str, ...], take: Callable[[], Piece], s
         with writing(manifest):
             manifest.unlink(missing_ok=True)  # until all is there, the folder is no data set
     for path in missing:
-        deadline = seconds + copied.files[path].bytes / _SLOWEST
+        deadline = seconds + copied.files[path].bytes / SLOWEST
         work = partial(_write, folder, record=copied.files[path], take=take)
         in_threads(work, [path], threads=1, deadline=deadline, name=f"write {folder / path}", on_done=lambda _: None)
     for path in copied.executable:
