@@ -33,7 +33,7 @@ os.environ |= {"OMP_NUM_THREADS": "1", "OMP_THREAD_LIMIT": "1"}
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
 FEW_CASES = 5
-"""Up to so many cases of a test, all run in `make test`."""
+"""`make test` runs all cases of a test that has at most so many."""
 
 GRACE_SECONDS = 20.0
 """How long a thread that was told to stop may take to do so."""
@@ -68,7 +68,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _mark_combinations(items: list[pytest.Item]) -> None:
-    """Marks as `full` the cases of a test that only combine its parameters anew: each value of each has a case before them."""
+    """Marks as `full` the cases of a test whose parameters all have values that earlier cases have."""
     cases = Counter(_test_of(item) for item in items)
     seen: defaultdict[str, set[tuple[str, object]]] = defaultdict(set)
     for item in items:

@@ -29,7 +29,8 @@ def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
 def given(dtype: torch.dtype, rows: int = LARGE, wide: int = 64, narrow: int = 128) -> tuple[Tensor, Tensor, Tensor]:
     made = torch.Generator().manual_seed(0)
     shapes = ((rows, wide), (narrow, wide), (narrow,))
-    return tuple(torch.randn(shape, generator=made).to(dtype).requires_grad_() for shape in shapes)  # type: ignore[return-value]
+    first, second, third = (torch.randn(shape, generator=made).to(dtype).requires_grad_() for shape in shapes)
+    return first, second, third
 
 
 PAIRS: list[tuple[Callable[..., Tensor], Callable[..., Tensor]]] = [
@@ -167,7 +168,7 @@ class Marked(Tensor):
 @pytest.mark.parametrize(
     "made",
     [
-        lambda rows: rows.as_subclass(Marked),  # type: ignore[arg-type]
+        lambda rows: rows.as_subclass(Marked),
         lambda rows: rows.bfloat16(),
         lambda rows: rows[:8],
         lambda rows: rows.to("meta"),
@@ -221,10 +222,16 @@ class Model(nn.Module):
         return out
 
 
+def large_batch() -> Data:
+    data = Data(x=torch.randn(20_000, 64), edge_index=torch.randint(0, 20_000, (2, 200_000)))
+    loader = halohop.NeighborLoader(data, [8, 8, 4], torch.arange(256), batch_size=256, num_workers=0)
+    batch: Data = next(iter(loader))
+    return batch
+
+
 def test_steps_take_the_memory_of_the_steps_before_and_learn_what_torch_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
-    data = Data(x=torch.randn(20_000, 64), edge_index=torch.randint(0, 20_000, (2, 200_000)))
-    batch = next(iter(halohop.NeighborLoader(data, [8, 8, 4], torch.arange(256), batch_size=256, num_workers=0)))
+    batch = large_batch()
     plain, made, losses = Model(), [], []
     monkeypatch.setattr(pooled, "_LARGE", 1 << 16)
     for model in (fuse(copy.deepcopy(plain), rows="seeds"), plain):
@@ -240,10 +247,9 @@ def test_steps_take_the_memory_of_the_steps_before_and_learn_what_torch_learns(m
     assert made[2] == made[4] > 0, "the third step and those after it are as large as the second"
 
 
-def test_the_memory_of_all_rows_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_all_rows_is_given_back() -> None:
     """The first pass of a model learns what the seeds need, and computes all rows for that."""
-    data = Data(x=torch.randn(20_000, 64), edge_index=torch.randint(0, 20_000, (2, 200_000)))
-    batch = next(iter(halohop.NeighborLoader(data, [8, 8, 4], torch.arange(256), batch_size=256, num_workers=0)))
+    batch = large_batch()
     model, idle = fuse(Model(), rows="seeds"), []
     for _ in range(3):
         model(batch.x, batch.edge_index).square().mean().backward()

@@ -194,8 +194,8 @@ def test_the_negatives_of_validation_stay_the_same() -> None:
     [
         ("rgcn", "distmult"),
         ("hgt", "mlp"),
-        pytest.param("rgcn", "mlp", marks=pytest.mark.full),
-        pytest.param("hgt", "distmult", marks=pytest.mark.full),
+        ("rgcn", "mlp"),
+        ("hgt", "distmult"),
     ],
 )
 @pytest.mark.full

@@ -399,7 +399,7 @@ def test_a_silent_peer_is_noticed_by_its_heartbeats():
         assert future.result(timeout=60).gid.tolist() == [3]
 
 
-@pytest.mark.parametrize("ending", [pytest.param("tidy", marks=pytest.mark.full), "forgetful"])
+@pytest.mark.parametrize("ending", ["tidy", "forgetful"])
 @pytest.mark.full
 def test_a_process_ends_when_it_is_done(ending):
     """Also one that forgets to close: no thread of ours keeps it, and none is left, which torch would answer with an abort."""

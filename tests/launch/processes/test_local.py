@@ -204,7 +204,7 @@ local.run("fake_trainer", [["wait"]] * 2, trainers=1, logs=Path(sys.argv[1]), on
 """
 
 
-@pytest.mark.parametrize("kind", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.full), signal.SIGTERM])
+@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 @pytest.mark.full
 def test_when_the_launcher_ends_so_does_everything(fake_trainer: str, tmp_path: Path, kind: signal.Signals) -> None:
     command = [sys.executable, "-c", LAUNCHER, str(tmp_path / "logs")]
