@@ -73,7 +73,9 @@ def test_pairs_that_some_edges_show_are_counted() -> None:
     table = buys(**masks())
     views = EdgeTable(src=table.src[5:33], dst=table.dst[5:33], columns={})  # 10 of val, and 3 of test
     (told,) = leaks_of({BUYS: table, ("user", "views", "item"): views})
-    assert told.startswith("13 of 20 edges of val and test repeat a pair of nodes that ('user', 'views', 'item') shows the model")
+    assert told.startswith(
+        "13 of 20 edges of val and test have a copy or a reverse among ('user', 'views', 'item') that the model sees"
+    )
     (told,) = leaks_of({BUYS: table, ("item", "sold", "user"): flipped(table, slice(28, 40))})
     assert told.startswith("12 of 20 edges")
     (told,) = leaks_of({BUYS: table, ("item", "sold", "user"): flipped(table, **masks(shift=10))})
@@ -97,7 +99,7 @@ def test_copies_with_earlier_times_are_counted(other: Relation, dtype: torch.dty
 
     assert told(time) == told(time + 1) == []
     (all_shown,) = told(torch.zeros(COUNT, dtype=dtype))
-    assert all_shown.startswith(f"12 of 12 edges of val and test repeat a pair of nodes that {other} shows the model")
+    assert all_shown.startswith(f"12 of 12 edges of val and test have a copy or a reverse among {other} that the model sees")
     assert all_shown.endswith("Give each of its edges the 'time' of the edge that it repeats, or leave it out.")
     (some_shown,) = told(time - (time >= 35).to(dtype))
     assert some_shown.startswith("5 of 12 edges")
@@ -118,7 +120,7 @@ def test_one_relation_that_holds_pairs_twice(again: bool) -> None:
     both = EdgeTable(src=torch.cat([edges.src, src]), dst=torch.cat([edges.dst, dst]), columns=split)
     graph = in_memory(GraphTables(nodes={"n": NodeTable(num_nodes=9)}, edges={("n", "to", "n"): both}))
     (told,) = find_leaks(graph, ("n", "to", "n"), split_edges(graph, ("n", "to", "n"), None), None)
-    assert told.startswith("40 of 40 edges of val and test repeat a pair")
+    assert told.startswith("40 of 40 edges of val and test have a copy or a reverse")
 
 
 def test_training_says_what_leaks(tmp_path: Path) -> None:

@@ -77,8 +77,8 @@ def find_leaks(graph: Graph, relation: Relation, splits: dict[str, LinkEdges], t
             known &= ~repeated
         if known.any():
             leaks.append(
-                f"{int(known.sum())} of {len(known)} edges of val and test repeat a pair of nodes that {other} shows the model, "
-                f"so scores may be too high. {_REMEDY if until is None else _REMEDY_OF_TIMES.format(column)}"
+                f"{int(known.sum())} of {len(known)} edges of val and test have a copy or a reverse among {other} that the model "
+                f"sees, so scores may be too high. {_REMEDY if until is None else _REMEDY_OF_TIMES.format(column)}"
             )
     return leaks
 

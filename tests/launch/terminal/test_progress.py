@@ -22,13 +22,13 @@ EPOCH = {
 def test_an_epoch_stands_under_its_columns() -> None:
     output = io.StringIO()
     with TrainingDisplay(Console(file=output, width=100), epochs=30) as display:
-        display({"event": "start", "leaks": ["3 of 9 edges of val and test repeat a pair"]})
+        display({"event": "start", "leaks": ["3 of 9 edges of val and test have a copy"]})
         display({"event": "step", "epoch": 2, "step": 10, "steps": 20, "loss": 1.0})
         display(EPOCH)
         display({**EPOCH, "epoch": 3, "val_accuracy": None})
         display({"event": "end"})
     leak, head, *rows = output.getvalue().splitlines()
-    assert leak == "3 of 9 edges of val and test repeat a pair"
+    assert leak == "3 of 9 edges of val and test have a copy"
     assert [row.split() for row in rows] == [
         ["2/30", "0.5000", "0.7500", "1.25", "0.50", "2M", "10.0%"],
         ["3/30", "0.5000", "-", "1.25", "0.50", "2M", "10.0%"],
