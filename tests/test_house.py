@@ -22,40 +22,36 @@ def module_name(path: Path) -> str:
     return ".".join(parts[parts[0] == "src" :]).removesuffix(".__init__")
 
 
-def careless_dataclasses(tree: ast.Module, wanted: set[str] = RECORD) -> Iterator[str]:
-    """Dataclasses that can change, grow attributes, or be filled by position."""
+def careless(tree: ast.Module, wanted: set[str] = RECORD) -> Iterator[str]:
+    """Dataclasses that lack what is `wanted`, exceptions that are not from halohop.errors, and failures that are swallowed."""
     for node in ast.walk(tree):
-        for decorator in node.decorator_list if isinstance(node, ast.ClassDef) else ():
-            call = decorator if isinstance(decorator, ast.Call) else None
-            if ast.unparse(call.func if call else decorator).split(".")[-1] != "dataclass":
-                continue
-            given = (
-                {k.arg for k in call.keywords if isinstance(k.value, ast.Constant) and k.value.value is True} if call else set()
-            )
-            if missing := wanted - given:
-                yield f"{node.name} (line {node.lineno}) lacks {', '.join(sorted(missing))}"
-
-
-def careless_errors(tree: ast.Module) -> Iterator[str]:
-    """Exceptions that are not from halohop.errors, and failures that are swallowed."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Raise) and node.exc is not None:
+        if isinstance(node, ast.ClassDef):
+            yield from _careless_dataclass(node, wanted)
+        elif isinstance(node, ast.Raise) and node.exc is not None:
             raised = ast.unparse(node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
             if raised in TOO_VAGUE:
                 yield f"line {node.lineno}: raise {raised}; halohop.errors has a better one"
-        if isinstance(node, ast.ExceptHandler) and all(isinstance(step, ast.Pass) for step in node.body):
+        elif isinstance(node, ast.ExceptHandler) and all(isinstance(step, ast.Pass) for step in node.body):
             caught = ast.unparse(node.type) if node.type else "everything"
             if caught in ("everything", "Exception", "BaseException"):
                 yield f"line {node.lineno}: {caught} is caught and forgotten"
 
 
+def _careless_dataclass(node: ast.ClassDef, wanted: set[str]) -> Iterator[str]:
+    """A dataclass that can change, grow attributes, or be filled by position."""
+    for decorator in node.decorator_list:
+        call = decorator if isinstance(decorator, ast.Call) else None
+        if ast.unparse(call.func if call else decorator).split(".")[-1] != "dataclass":
+            continue
+        given = {k.arg for k in call.keywords if isinstance(k.value, ast.Constant) and k.value.value is True} if call else set()
+        if missing := wanted - given:
+            yield f"{node.name} (line {node.lineno}) lacks {', '.join(sorted(missing))}"
+
+
 def test_records_and_errors() -> None:
     trees = {module_name(path): ast.parse(path.read_text()) for path in MODULES + SUPPORT}
     positional = {name for name in trees if name.startswith("halohop.glt")}  # where GLT's records are filled by position
-    found = {
-        name: [*careless_dataclasses(tree, RECORD - {"kw_only"} if name in positional else RECORD), *careless_errors(tree)]
-        for name, tree in trees.items()
-    }
+    found = {name: [*careless(tree, RECORD - {"kw_only"} if name in positional else RECORD)] for name, tree in trees.items()}
     assert {name: offences for name, offences in found.items() if offences} == {}
 
 
@@ -75,8 +71,7 @@ def test_records_and_errors() -> None:
     ],
 )
 def test_checkers_can_fail(source: str, offence: str | None) -> None:
-    tree = ast.parse(source)
-    found = [*careless_dataclasses(tree), *careless_errors(tree)]
+    found = [*careless(ast.parse(source))]
     assert (not found) if offence is None else offence in found[0]
 
 

@@ -96,12 +96,13 @@ def problems(source: str, path: str) -> list[str]:
     if layer not in LAYERS:
         return [f"{path}:1: {layer!r} has no place in LAYERS"]
     tree = ast.parse(source)
+    nodes = [*ast.walk(tree)]
     found = list(_shape(tree, source))
     aliases: dict[str, str] = {}
-    for line, name, alias in _imports(tree, path):
+    for line, name, alias in _imports(nodes, path):
         aliases[alias] = name
         found += [(line, text) for text in _import_offences(name, path, layer)]
-    for node in ast.walk(tree):
+    for node in nodes:
         found += [(getattr(node, "lineno", 1), text) for text in _use_offences(node, aliases, path, layer)]
     return [f"{path}:{line}: {text}" for line, text in sorted(set(found))]
 
@@ -113,10 +114,10 @@ def _shape(tree: ast.Module, source: str) -> Iterator[tuple[int, str]]:
         yield lines, f"{lines} lines, more than {MAX_LINES}: two concerns?"
 
 
-def _imports(tree: ast.Module, path: str) -> Iterator[tuple[int, str, str]]:
+def _imports(nodes: list[ast.AST], path: str) -> Iterator[tuple[int, str, str]]:
     """(line, full name, name that it is bound to) of all imports, wherever they stand, relative and dynamic ones too."""
     package = ("halohop", *Path(path).parent.parts)
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for item in node.names:
                 yield node.lineno, item.name, item.asname or item.name.split(".")[0]
@@ -171,8 +172,7 @@ def _longest(name: str, known: dict[str, object]) -> str | None:
 def _use_offences(node: ast.AST, aliases: dict[str, str], path: str, layer: str) -> Iterator[str]:
     if isinstance(node, ast.Global):
         yield "global: state belongs to an object"
-    if isinstance(node, ast.Attribute | ast.Name):
-        name = _full_name(node, aliases)
+    if isinstance(node, ast.Attribute | ast.Name) and (name := _full_name(node, aliases)):
         yield from _name_offences(name, path)
         if layer in APPLICATIONS and name.startswith("halohop.") and name.split(".")[1] not in APPLICATIONS:
             yield from _private_offences(name)

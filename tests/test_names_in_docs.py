@@ -30,6 +30,12 @@ def paths() -> list[str]:
 
 
 @cache
+def ends() -> set[str]:
+    """All files of the project, without any number of the folders above them."""
+    return {path.split("/", above)[-1] for path in paths() for above in range(path.count("/") + 1)}
+
+
+@cache
 def names() -> set[str]:
     """All names that occur in the source and in tests, and those of modules and folders."""
     code = [ROOT / path for path in paths() if path.startswith(("src/", "tests/")) and path.endswith(".py")]
@@ -44,7 +50,7 @@ def unknown_in(text: str, *, naming: bool) -> Iterator[str]:
             if test[1] not in paths() or f"def {test[2]}(" not in (ROOT / test[1]).read_text():
                 yield span
         elif PATH.fullmatch(span):
-            if not any(Path(path).match(span) for path in paths()):
+            if span not in ends() and not any(Path(path).match(span) for path in paths() if "*" in span):
                 yield span
         elif naming and not span.startswith((".venv/", "make ", "ops/cpu_<")):
             yield from (f"{word} in {span}" for word in re.findall(r"[A-Za-z_]\w*", span) if word not in names() | FOREIGN)

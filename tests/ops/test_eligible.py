@@ -81,7 +81,7 @@ def questions(draw):
     return (graph(degrees), rows, rows.long() * 10**12 - 7, fanout, draw(st.integers(0, 2**64 - 1))), chosen
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(questions())
 def test_equals_the_reference(question):
     arguments, options = question
@@ -136,7 +136,7 @@ def cut(tensor, bounds):
     return ops.Pieces([tensor[low:high].clone() for low, high in itertools.pairwise(bounds)], bounds)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(questions(), st.data())
 def test_equal_for_any_division_into_pieces(question, data):
     """The lists in three parts, one perhaps empty, and what belongs to entries and nodes divided likewise, or anywhere else."""

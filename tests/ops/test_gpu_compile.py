@@ -47,12 +47,14 @@ def test_every_kernel_compiles_for_every_target(compiled):
     assert all(one.registers > 0 for one in compiled)
 
 
+@pytest.mark.full
 def test_what_runs_for_every_row_spills_no_registers(compiled):
     hot = [one for one in compiled if LAUNCHES[one.kernel][one.launch].hot and not one.error]
     assert hot
     assert [f"{one.kernel}[{one.launch}], {one.target}: {one.spills} bytes" for one in hot if one.spills] == []
 
 
+@pytest.mark.full
 def test_what_changes_numbers_rounds_as_the_cpu_does(compiled):
     exact = ("gpu_sums.", "gpu_labor.", "gpu_weight_lists.", "gpu_weighted.")
     rounded = [one for one in compiled if one.kernel.startswith(exact) and not one.error]
