@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -32,9 +33,10 @@ def test_the_version_stands_in_one_place(check: ModuleType) -> None:
     assert not re.search(r"^version\s*=", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
 
 
-def test_the_changelog_has_a_dated_section_for_this_version(check: ModuleType) -> None:
+def test_the_changelog_has_a_section_for_this_version(check: ModuleType) -> None:
     text = (ROOT / "CHANGELOG.md").read_text()
-    assert f"\n## [{halohop.__version__}] - 20" in text
+    released = re.fullmatch(r"\d+\.\d+\.\d+", halohop.__version__)
+    assert (f"\n## [{halohop.__version__}] - 20" if released else "\n## [Unreleased]\n\n###") in text
     assert list(check.changelog_faults("# C\n\n## [Unreleased]\n\n## [1.0] - 2026-11-22\n\n- x\n", "1.0")) == []
 
 
@@ -116,8 +118,28 @@ def test_the_workflow_publishes_with_a_short_lived_identity_and_no_secret() -> N
     uploaded = re.search(r"name: dist\n\s+path: \|\n((?:\s+dist/\S+\n)+)", build)
     assert uploaded is not None
     assert uploaded.group(1).split() == ["dist/*.whl", "dist/*.tar.gz"]  # PyPI refuses other files, such as an SBOM
-    used = re.findall(r"uses: (\S+)", text)
-    assert "pypa/gh-action-pypi-publish" in {action.split("@")[0] for action in used}
-    assert [action for action in used if not re.search(r"@(v\d+\.\d+\.\d+|[0-9a-f]{40})$", action)] == []
+    assert "uses: pypa/gh-action-pypi-publish@" in publish
+
+
+def test_workflows_pin_actions_by_hash_and_make_goals_that_exist() -> None:
+    text = "".join(path.read_text() for path in (ROOT / ".github" / "workflows").glob("*.yml"))
     for goal in re.findall(r"run: make (\S+)", text):
         assert re.search(rf"^{goal}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    used = re.findall(r"uses: (.+)", text)
+    assert len(used) > 10
+    assert [each for each in used if not re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v[\d.]+", each)] == []
+
+
+def test_metadata_says_who_where_and_for_which_python() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["authors"] == [{"name": "The halohop developers"}]
+    assert {"Documentation", "Repository", "Issues", "Changelog"} <= set(project["urls"])
+    repository = project["urls"]["Repository"]
+    cited = (ROOT / "CITATION.cff").read_text()
+    assert all(
+        f"{key}: {value}" in cited for key, value in {"repository-code": f'"{repository}"', "license": project["license"]}.items()
+    )
+    resolved = re.search(r"^PYTHONS := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert resolved
+    promised = {line.rpartition(" ")[2] for line in project["classifiers"] if re.search(r"Python :: 3\.\d+$", line)}
+    assert promised == set(resolved[1].split())

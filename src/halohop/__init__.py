@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from halohop.transport.security import Certificate, Token, load_token
     from halohop.world import World
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "Certificate",
