@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from halohop.loading.tensor_channel import TensorChannel
     from halohop.net.connect import connect
     from halohop.net.meeting import Meeting, meet
-    from halohop.net.open import open_graph as open
+    from halohop.net.open import open_graph
     from halohop.net.serve import serve
     from halohop.net.slices import partition_slices
     from halohop.partitioning.assigners.dealing import place_at_random
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from halohop.transport.base import Limits
     from halohop.transport.security import Certificate, Token, load_token
     from halohop.world import World
+
+    open = open_graph
 
 __version__ = "0.2.0.dev0"
 
@@ -109,7 +111,6 @@ __all__ = [
     "load_token",
     "meet",
     "metrics",
-    "open",
     "partition",
     "partition_slices",
     "place_at_random",
@@ -122,6 +123,7 @@ __all__ = [
     "share_near",
     "upload",
 ]
+"""All public names but `open`, which ``from halohop import *`` must not put in the place of Python's."""
 
 _HOMES = {
     "GraphSAINTEdgeSampler": ("halohop.samplers.saint_loader", "GraphSAINTEdgeSampler"),
@@ -188,7 +190,12 @@ _HOMES = {
 }
 
 
-_MODULES = ("init", "nn", "optim")
+_MODULES = frozenset(
+    {
+        *("collectives", "cores", "datasets", "dgl", "errors", "files", "glt", "inference", "init", "memory", "nn", "optim"),
+        *("recipes", "testing", "typing"),
+    }
+)
 
 
 def __getattr__(name: str) -> Any:
@@ -201,4 +208,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted({*globals(), *_HOMES, *_MODULES})
