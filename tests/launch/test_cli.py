@@ -63,7 +63,7 @@ def test_help_is_whole_on_a_narrow_terminal(command: str, columns: int) -> None:
 
 
 def test_version() -> None:
-    assert re.fullmatch(r"halohop 0\.\d+\.\d+ \(torch \S+, Python 3\.\S+\)\n", invoke("--version").output)
+    assert re.fullmatch(r"halohop 0\.\d+\.\d+(\.dev\d+)? \(torch \S+, Python 3\.\S+\)\n", invoke("--version").output)
 
 
 def test_help_and_version_do_not_wait_for_torch() -> None:
