@@ -1,6 +1,6 @@
 """What a batch costs in calls and bytes, counted and not timed: `python -m benchmarks.calls [--scale 1]`.
 
-Finished batches (subgraph, features, labels, ids) of the products' shape, made inline; the table of docs/performance.md.
+Finished batches (subgraph, features, labels, ids) of the products' shape, made inline.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """What a batch costs on a GPU, on paper: bytes, launches and waits, and the time that these need.
 
-    python -m benchmarks.gpu_model    prints the table of docs/performance.md
+    python -m benchmarks.gpu_model    prints a table
 
 Computed and not measured. Bandwidths are those that the makers publish, and nothing overlaps: a batch's structure, its rows and
 its launches come one after the other, which is what one batch in flight takes. What is read at random places counts in sectors of
@@ -116,7 +116,7 @@ def rows(shape: Shape, cached: float) -> Cost:
 
 
 def table(shape: Shape) -> Iterator[str]:
-    """The lines of docs/performance.md: each mode with rows on the device, in the cache by a share, and with the host."""
+    """The lines of the table: each mode with rows on the device, in the cache by a share, and with the host."""
     devices = (A100, H100)
     names = " | ".join(device.name for device in devices)
     yield f"| mode | rows on the device | GB of its memory | MB over the bus | launches | waits | {names} |"

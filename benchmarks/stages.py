@@ -1,6 +1,6 @@
 """Where the time of a batch goes, by the loader's own spans: `python -m benchmarks.stages [--scale 0.05] [--batches 64]`.
 
-Prints the table of docs/performance.md: finished batches (subgraph, features, labels, ids) on the graph of the other benchmarks.
+Prints a table: finished batches (subgraph, features, labels, ids) on the graph of the other benchmarks.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""PyG's training loop over a partitioned graph, alone or on many ranks; layers compute over lists of in-edges (docs/layers.md).
+"""PyG's training loop over a partitioned graph, alone or on many ranks, with fused layers (docs/guide/layers.md).
 
 python examples/node_classification.py
 torchrun --nproc-per-node 2 examples/node_classification.py

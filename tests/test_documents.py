@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 from docs.site.blocks import blocks, outputs
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
+PAGES = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").rglob("*.md")) if "benchmarks" not in page.parts)]
 
 BEFORE = {
     "hosts.md": """
@@ -42,7 +42,7 @@ import halohop
 from halohop.datasets import synthetic
 halohop.partition(synthetic("tiny"), "parts", num_parts=2)
 """,
-    "partitions.md": f"""
+    "partitioning.md": f"""
 import shutil
 import sys
 from pathlib import Path
@@ -59,7 +59,7 @@ halohop.partition(synthetic("tiny"), "parts", num_parts=2)
 loader = halohop.NeighborLoader(halohop.open("parts"), [5, 5], "train", batch_size=64, num_workers=0)
 train = print
 """,
-    "recipes.md": """
+    "training.md": """
 from pathlib import Path
 import numpy as np
 import torch
@@ -100,9 +100,7 @@ def has(*languages: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("page", has("python"))
-def test_python_on_a_page_runs(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
+def test_python_on_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"at": {}}
     exec(BEFORE.get(page.name, ""), names)
@@ -118,10 +116,6 @@ def test_python_on_a_page_runs(
                 value.close()
         names.clear()
         gc.collect()
-    if page.name == "README.md":
-        losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", capsys.readouterr().out)]
-        assert len(losses) == 5
-        assert losses[-1] < losses[0]
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,6 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_files_lead_somewhere(page):
     files = re.findall(r"\]\(([\w/.-]+\.(?:py|md))\)", page.read_text())
-    assert len(files) >= (6 if page.name == "README.md" else 0)
     assert [file for file in files if not (page.parent / file).exists()] == []
 
 

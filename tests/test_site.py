@@ -13,19 +13,28 @@ from halohop import errors
 
 ROOT = Path(__file__).parents[1]
 LISTED = [page for section in structure.sections() for page in section.pages]
-PAGES = ["README.md", *(page for page in LISTED if page.endswith(".md"))]
+PAGES = ["docs/index.md", *(page for page in LISTED if page.endswith(".md") and not page.startswith("reference/"))]
 
 
 def test_each_page_has_one_place_in_the_navigation() -> None:
     written = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md")}
-    assert written - set(LISTED) == set(), "pages for docs/site/navigation.toml"
+    assert written - set(LISTED) == {"docs/index.md"}, "pages for docs/site/navigation.toml"
     assert len(set(LISTED)) == len(LISTED)
     assert [page for page in LISTED if not page.startswith("reference/") and not (ROOT / page).is_file()] == []
+    assert [section.title for section in structure.sections() if section.title and len(section.pages) > 8] == ["Reference"]
+
+
+def test_old_addresses_lead_to_pages() -> None:
+    moves = structure.moves()
+    assert [old for old in moves if (ROOT / old).exists()] == []
+    assert set(moves.values()) <= {"docs/index.md", *LISTED}
+    table = dict(re.findall(r"^\| `(docs/\S+)` \| `(\S+)` \|$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE))
+    assert table == moves
 
 
 def test_each_public_name_has_one_entry_in_the_reference() -> None:
     listed = (ROOT / "tests" / "public_surface.txt").read_text().split()
-    pages = [structure.reference_page(subject) for subject in structure.subjects()]
+    pages = [page for subject in structure.subjects() for page in structure.reference_pages(subject).values()]
     entries = [entry for page in pages for entry in re.findall(r"^\.\. auto\w+:: halohop\.(\S+)$", page, re.MULTILINE)]
     assert sorted(entries) == sorted(listed), "names for docs/site/navigation.toml"
 
@@ -100,8 +109,8 @@ def texts() -> list[str]:
     return found
 
 
-def test_messages_of_the_troubleshooting_page_are_those_of_the_source() -> None:
-    text = (ROOT / "docs" / "troubleshooting.md").read_text()
+def test_messages_of_the_help_page_are_those_of_the_source() -> None:
+    text = (ROOT / "docs" / "help.md").read_text()
     messages = [block.text.strip() for block in blocks(text) if block.language == "message"]
     assert len(messages) > 20
     everything = "\n".join(texts())
@@ -109,6 +118,6 @@ def test_messages_of_the_troubleshooting_page_are_those_of_the_source() -> None:
     assert [pattern for pattern in words if not re.search(pattern, everything)] == []
 
 
-def test_every_error_has_a_place_on_the_troubleshooting_page() -> None:
-    titles = re.findall(r"^## (\w+Error)$", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE)
+def test_every_error_has_a_place_on_the_help_page() -> None:
+    titles = re.findall(r"^## (\w+Error)$", (ROOT / "docs" / "help.md").read_text(), re.MULTILINE)
     assert sorted(titles) == sorted(errors.__all__)

@@ -4,6 +4,7 @@ Sphinx reads pages below one folder. It is made anew beside OUT, of copies of th
 and of the pages of the reference; so nothing is written among the pages themselves.
 """
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from sphinx.cmd.build import main as sphinx
 from sphinx.util.inventory import InventoryFile as Inventory
 
 sys.path.insert(0, str(Path(__file__).parent))
+import generated
 import structure
 
 
@@ -23,20 +25,35 @@ def build(out: Path) -> int:
     gather(pages)
     strict = ["--fail-on-warning", "--fresh-env", "--quiet"]
     places = ["-c", str(Path(__file__).parent), "-d", str(out.with_name("doctrees")), str(pages), str(out)]
-    return sphinx([*strict, *places]) or without_entry(out)
+    code = sphinx([*strict, *places]) or without_entry(out)
+    redirect(out)
+    return code
 
 
 def gather(pages: Path) -> None:
     """Copies what the site shows to `pages`, where Sphinx and the links between pages find it."""
     (pages / "reference").mkdir(parents=True)
-    shutil.copy2(structure.ROOT / "README.md", pages / "index.md")
     listed = [page for section in structure.sections() for page in section.pages if not page.startswith("reference/")]
-    for name in {*listed, *structure.linked_files(["README.md", *listed])}:
+    for name in {"docs/index.md", *listed, *structure.linked_files(["docs/index.md", *listed])}:
         place = pages / name
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(structure.ROOT / name, place)
     for subject in structure.subjects():
-        (pages / "reference" / f"{subject.name}.rst").write_text(structure.reference_page(subject))
+        for name, text in structure.reference_pages(subject).items():
+            (pages / "reference" / f"{name}.rst").write_text(text)
+    for name, write in generated.PAGES.items():
+        (pages / name).write_text(write())
+
+
+def redirect(out: Path) -> None:
+    """Writes a page that leads on at each old address, and at the site's root."""
+    for old, new in {"index.md": "docs/index.md", **structure.moves()}.items():
+        place, target = (out / Path(name).with_suffix(".html") for name in (old, new))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        to = os.path.relpath(target, place.parent)
+        place.write_text(
+            f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={to}"><a href="{to}">{to}</a>\n'
+        )
 
 
 def without_entry(out: Path) -> int:

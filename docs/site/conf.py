@@ -25,6 +25,7 @@ project = "halohop"
 author = project_copyright = "the halohop authors"
 release = version = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
+root_doc = "docs/index"
 source_suffix = {".rst": "restructuredtext", ".md": "markdown", ".py": "python-file"}
 
 html_theme = "furo"
@@ -48,6 +49,7 @@ toc_object_entries_show_parents = "hide"
 python_maximum_signature_line_length = 88
 
 LANGUAGES = {"python", "sh", "toml", "yaml", "json"}
+UNLISTED = {page for section in structure.sections() if not section.title for page in section.pages}
 PUBLIC = {name for subject in structure.subjects() for name in subject.entries()}
 
 
@@ -61,11 +63,12 @@ def setup(app: Sphinx) -> None:
 
 def read_page(app: Sphinx, name: str, text: list[str]) -> None:
     """Gives the start page the navigation, tutorials what their blocks print, and each block a language that Pygments has."""
-    if name == "index":
-        text[0] += "\n\n" + "\n".join(map(toctree, structure.sections()))
+    if name == root_doc:
+        text[0] += "\n\n" + "\n".join(toctree(section) for section in structure.sections() if section.title)
     if name.endswith((".rst", ".py")) or name.startswith("reference/"):
         return
-    text[0] = re.sub(r"\]\(((?:\.\./)*)README\.md", r"](\1index.md", text[0])  # the start page of the project is that of the site
+    if f"{name}.md" in UNLISTED:
+        text[0] = f"---\norphan: true\n---\n\n{text[0]}"
     printed = iter(run(name) if name.startswith("docs/tutorials/") else ())
 
     def replaced(fence: re.Match[str]) -> str:
@@ -75,7 +78,7 @@ def read_page(app: Sphinx, name: str, text: list[str]) -> None:
 
 
 def toctree(section: structure.Section) -> str:
-    pages = "\n".join(page.removesuffix(".md").removesuffix(".py") for page in section.pages)
+    pages = "\n".join(f"/{page.removesuffix('.md').removesuffix('.py')}" for page in section.pages)
     return f"```{{toctree}}\n:hidden:\n:caption: {section.title}\n\n{pages}\n```\n"
 
 

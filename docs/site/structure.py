@@ -4,6 +4,7 @@ import importlib
 import inspect
 import re
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,13 +13,23 @@ NAVIGATION = tomllib.loads(Path(__file__).with_name("navigation.toml").read_text
 LINK = re.compile(r"\]\(([\w/.-]+)(#[\w-]*)?\)")
 """A link to a file of the project, perhaps to a heading of it."""
 
-FOREIGN = ("NodeLoader", "LinkLoader", "DataLoader", "BaseSampler", "FeatureStore", "GraphStore", "Exception", "Generic", "tuple")
+GENERATED = ("reference/command_line.md", "reference/metrics.md", "reference/names_of_dgl.md", "reference/names_of_glt.md")
+"""Pages that `docs/site/generated.py` writes."""
+
+FOREIGN = (
+    *("NodeLoader", "LinkLoader", "DataLoader", "BaseSampler", "FeatureStore", "GraphStore", "Module", "MessagePassing"),
+    *("Optimizer", "Exception", "Generic", "tuple"),
+)
 """Bases whose members the reference does not repeat: those of other libraries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A part of the navigation: `pages` are paths below the root; those of the reference exist only in the site."""
+    """A part of the navigation, or pages outside of it if it has no title.
+
+    Args:
+        pages: paths below the root; those of the reference exist only in the site.
+    """
 
     title: str
     pages: tuple[str, ...]
@@ -49,8 +60,13 @@ def sections() -> list[Section]:
 
 def _expanded(pattern: str) -> list[str]:
     if pattern == "reference/*":
-        return [f"reference/{subject.name}" for subject in subjects()]
+        return [f"reference/{subject.name}" for subject in subjects()] + list(GENERATED)
     return sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern)) if "*" in pattern else [pattern]
+
+
+def moves() -> dict[str, str]:
+    """Old addresses of pages, and where they lead."""
+    return dict(NAVIGATION["moves"])
 
 
 def subjects() -> list[Subject]:
@@ -71,28 +87,49 @@ def linked_files(pages: list[str]) -> list[str]:
     return sorted(found)
 
 
-def reference_page(subject: Subject) -> str:
-    """A page of the reference, in reStructuredText, with an entry for each public name."""
-    lines = [subject.title, "=" * len(subject.title), ""]
-    for name in subject.names:
-        lines += _entry("halohop", name)
+def reference_pages(subject: Subject) -> dict[str, str]:
+    """The pages of a subject by name, in reStructuredText: one with a summary and its functions, and one for each class."""
+    pages: dict[str, str] = {}
+    lines = [*_title(subject.title, "="), *(_entries("halohop", subject.names, pages) if subject.names else ())]
     for module in subject.modules:
         title = f"halohop.{module}"
         about = (inspect.getdoc(importlib.import_module(title)) or "").splitlines()[0]
-        lines += [f"``{title}``", "-" * (len(title) + 4), "", about, ""]
-        for name in _public(module):
-            lines += _entry(title, name)
-    return "\n".join(lines)
+        lines += [*_title(f"``{title}``", "-"), about, "", *_entries(title, _public(module), pages)]
+    if pages:
+        lines += [".. toctree::", "   :hidden:", "", *(f"   {name}" for name in pages), ""]
+    return {subject.name: "\n".join(lines), **pages}
+
+
+def _title(title: str, line: str) -> list[str]:
+    return [title, line * len(title), ""]
 
 
 def _public(module: str) -> list[str]:
     return sorted(importlib.import_module(f"halohop.{module}").__all__, key=str.lower)
 
 
-def _entry(module: str, name: str) -> list[str]:
-    thing = getattr(importlib.import_module(module), name)
-    if inspect.isclass(thing) and thing.__module__.startswith("halohop"):
-        kind = "autoexception" if issubclass(thing, BaseException) else "autoclass"
-        return [f".. {kind}:: {module}.{name}", "   :members:", f"   :inherited-members: {', '.join(FOREIGN)}", ""]
-    kind = "autofunction" if inspect.isroutine(thing) else "autodata"
-    return [f".. {kind}:: {module}.{name}", ""]
+def _entries(module: str, names: Sequence[str], pages: dict[str, str]) -> list[str]:
+    """A table of all names with their first sentences, and what is no class of ours; pages of classes are added to `pages`."""
+    table = [".. list-table::", "   :widths: 30 70", ""]
+    entries = []
+    for name in names:
+        thing = getattr(importlib.import_module(module), name)
+        table += [f"   * - :py:obj:`{name} <{module}.{name}>`", f"     - {_summary(thing)}"]
+        if not (inspect.isclass(thing) and thing.__module__.startswith("halohop")):
+            kind = "autofunction" if inspect.isroutine(thing) else "autodata"
+            entries += [f".. {kind}:: {module}.{name}", ""]
+            continue
+        exception = issubclass(thing, BaseException)
+        kind = "autoexception" if exception else "autoclass"
+        entry = [f".. {kind}:: {module}.{name}", "   :members:", f"   :inherited-members: {', '.join(FOREIGN)}", ""]
+        if exception:
+            entries += entry
+        else:
+            pages[f"{module}.{name}"] = "\n".join([*_title(name, "="), *entry])
+    return [*table, "", *entries]
+
+
+def _summary(thing: object) -> str:
+    """The first sentence of a docstring; constants have none."""
+    text = " ".join((inspect.getdoc(thing) or "").partition("\n\n")[0].split())
+    return re.split(r"(?<=[.;]) (?=[A-Z])", text)[0] if inspect.isroutine(thing) or inspect.isclass(thing) else ""

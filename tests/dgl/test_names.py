@@ -1,7 +1,4 @@
-"""The table of names: each public name of DGL's distributed part is in one group, does what its group says, and is on the page.
-
-``python -m tests.dgl.test_names`` prints the page's tables.
-"""
+"""The table of names: each public name of DGL's distributed part is in one group, and does what its group says."""
 
 import importlib
 import re
@@ -14,10 +11,8 @@ import pytest
 from halohop.dgl import names
 from halohop.dgl.notes import note
 from halohop.errors import InputError
-from tests.support.name_tables import name_tables
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "from_dgl.md"
 SOURCE = ROOT / "src" / "halohop" / "dgl"
 
 OF_DGL = {
@@ -78,16 +73,3 @@ def test_an_accepted_argument_is_noted_once(option: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         note(option)
-
-
-def tables() -> str:
-    """The names, as the page has them."""
-    return name_tables({f"dgl.{where}".rstrip("."): found for where, found in names.WORKS.items()}, names.ACCEPTED, names.REFUSED)
-
-
-def test_the_page_has_the_tables() -> None:
-    assert tables() in PAGE.read_text(), "python -m tests.dgl.test_names prints them"
-
-
-if __name__ == "__main__":
-    print(tables())

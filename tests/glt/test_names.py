@@ -1,7 +1,4 @@
-"""The table of names: each public name of GLT is in one group, does what its group says, and stands on the page.
-
-``python -m tests.glt.test_names`` prints the page's tables.
-"""
+"""The table of names: each public name of GLT is in one group, and does what its group says."""
 
 import importlib
 import re
@@ -14,10 +11,8 @@ import pytest
 from halohop.errors import InputError
 from halohop.glt import names
 from halohop.glt.notes import note
-from tests.support.name_tables import name_tables
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "from_glt.md"
 SOURCE = ROOT / "src" / "halohop" / "glt"
 
 OF_GLT = {
@@ -106,16 +101,3 @@ def test_an_accepted_argument_is_noted_once_where_it_is_taken(option: str) -> No
         note(option)
     taken = re.compile(rf'(note\(|\()"{option}"')
     assert any(taken.search(file.read_text()) for file in SOURCE.rglob("*.py") if file.name != "names.py")
-
-
-def tables() -> str:
-    """The names, as the page has them."""
-    return name_tables(names.WORKS, names.ACCEPTED, names.REFUSED)
-
-
-def test_the_page_has_the_tables() -> None:
-    assert tables() in PAGE.read_text(), "python -m tests.glt.test_names prints them"
-
-
-if __name__ == "__main__":
-    print(tables())

@@ -1,4 +1,4 @@
-"""What code written for PyG's loaders relies on, row by row of the first table in docs/pyg.md."""
+"""What code written for PyG's loaders relies on, row by row of the first table in docs/guide/pyg.md."""
 
 import gc
 import itertools
@@ -531,7 +531,7 @@ def test_spawned_workers_open_the_folder(tmp_path):
 )
 def test_docs_and_tests_agree(section, module):
     """Every row of the tables names its tests, and every test has a row."""
-    text = (Path(__file__).parents[2] / "docs" / "pyg.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "guide" / "pyg.md").read_text()
     rows = text.split(f"### {section}\n")[1].split("\n#")[0]
     told = set(re.findall(r"`(test_\w+)`", rows))
     tests = set(re.findall(r"^def (test_\w+)", (Path(__file__).parent / f"{module}.py").read_text(), re.MULTILINE))

@@ -1,4 +1,4 @@
-"""What of PyG's contract is refused, and that the error names it: row by row of the second table in docs/pyg.md."""
+"""What of PyG's contract is refused, and that the error names it: row by row of the second table in docs/guide/pyg.md."""
 
 import pickle
 

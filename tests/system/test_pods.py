@@ -18,7 +18,7 @@ from halohop.launch.jobs.k8s.engine import Kubernetes
 from tests.support.pods import Pods, kill, on_pods, terminate
 
 WORKER = Path(__file__).parent / "worker.py"
-PAGE = WORKER.parents[2] / "docs" / "launch_k8s.md"
+PAGE = WORKER.parents[2] / "docs" / "deploy" / "kubernetes.md"
 CLIENT = WORKER.parent / "client.py"
 SECRETS = {"halohop-token/token": "a secret of these tests only"}
 EPOCHS = 50

@@ -3,7 +3,7 @@
     import halohop.glt as glt        instead of        import graphlearn_torch as glt
 
 A thin layer: graphs, batches, hosts and servers are halohop's. `names` lists what works, what is accepted and what is refused;
-docs/from_glt.md says what differs.
+docs/migrate.md says what differs.
 """
 
 from halohop.glt import channel, data, distributed, loader, partition, sampler, utils

@@ -50,8 +50,8 @@ WORKS: dict[str, tuple[str, ...]] = {
 }
 """By package of GLT, what works with GLT's arguments, defaults and results."""
 
-_TABLES = "halohop reads tables of Parquet and CSV files; halohop.load_source, docs/data.md"
-_VINEYARD = "write the graph as files, and divide it by halohop.partition (docs/data.md)"
+_TABLES = "halohop reads tables of Parquet and CSV files; halohop.load_source, docs/guide/data.md"
+_VINEYARD = "write the graph as files, and divide it by halohop.partition (docs/guide/data.md)"
 _SAVES = "partitions are written whole: PartitionerBase.partition, halohop.partition, halohop.SliceWriter"
 _RPC = "hosts and servers of halohop answer about graphs only; for calls of your own use torch.distributed.rpc"
 _SAMPLING = "the loaders sample, in threads of their own; give them worker options"

@@ -58,7 +58,7 @@ def partition(
         tolerance: no partition has more than ``1 + tolerance`` times the mean number of nodes, training nodes, or edges, unless
             that cannot be reached, as with one node that has most edges; "random" and "range" do not look at edges.
         blocks: how many blocks of near nodes to make, for loaders with ``locality="blocks"``: a power of two that the partitions
-            divide, made by "metis" only; 0 for none. None: 64, or 16 of a small graph, and none where that does not fit.
+            divide, made by "metis" only; 0 for none. None: 16, or 64 if the partitions do not divide 16; a small graph has none.
         balance_types: whether the nodes of each type are balanced on their own, rather than all types together.
         balance_classes: the class of each node, integers or bools ``[num_nodes]``, at most 32 classes; a dict of these by type
             where there are several. The nodes of each class are balanced, too. (Not by "random" and "range".)

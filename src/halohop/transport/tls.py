@@ -3,7 +3,7 @@
 Each peer makes the same certificate and private key from the token. All peers of a token show this certificate to each other,
 and accept no other. So no keys need to be distributed, and a peer without the token gets no further than this. The keys that
 encrypt are fresh with each connection: an attacker who records the traffic and gets the token later cannot read it. The
-handshake of `security` follows inside, as it does without encryption. See docs/security.md for what this does not protect from.
+handshake of `security` follows inside, as it does without encryption. docs/deploy/operations.md has the limits.
 """
 
 import datetime

@@ -31,7 +31,7 @@ COPIED = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
 """Shares of a partition's nodes, for the curve of copies."""
 
 PROCESS_BYTES = 490 << 20
-"""What a launcher and one trainer take without any graph: docs/benchmarks.md, "What a run weighs"."""
+"""What a launcher and one trainer take without any graph: docs/start/why.md."""
 
 
 def needs(

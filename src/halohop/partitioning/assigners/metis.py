@@ -18,7 +18,7 @@ from halohop.partitioning.assigners.union import Adjacency, union_graph
 from halohop.store.tables import GraphTables
 
 BLOCKS, MORE_BLOCKS = 16, 64
-"""As many as there are by default, and for more partitions than that: with more of them models learn later (docs/locality.md)."""
+"""The default number of blocks, and that for more partitions: with more, models learn later (docs/guide/performance.md)."""
 
 _LEAST_NODES = 8  # in a block, or there are none
 _END_BYTES, _NODE_BYTES = 32, 150  # 780 MB were measured for 20 million ends and a million nodes

@@ -11,7 +11,7 @@ from halohop.launch.jobs.k8s.engine import Kubernetes
 from halohop.launch.jobs.k8s.options import Options
 from tests.support.kubernetes import objects_of
 
-PAGE = (Path(__file__).parents[4] / "docs" / "launch_k8s.md").read_text()
+PAGE = (Path(__file__).parents[4] / "docs" / "deploy" / "kubernetes.md").read_text()
 
 
 @pytest.mark.parametrize("name", ["job.toml", "job_s3.toml"])

@@ -18,7 +18,7 @@ from halohop.launch.jobs.ray.engine import RayEngine
 from tests.support.ray_cluster import ROOT, Nodes, gone, until
 
 on_a_cluster = [pytest.mark.full, pytest.mark.timeout(600), pytest.mark.xdist_group("ray")]
-PAGE = (ROOT / "docs" / "launch_ray.md").read_text()
+PAGE = (ROOT / "docs" / "deploy" / "ray.md").read_text()
 
 
 def block(name: str) -> str:

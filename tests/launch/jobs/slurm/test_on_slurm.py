@@ -230,7 +230,7 @@ def children(pid: int) -> set[int]:
 
 def test_the_commands_of_the_page_work(launch: Launch) -> None:
     """In their order: files are written, `sh` and `console` run on the login host."""
-    page = Path(__file__).parents[4] / "docs" / "launch_slurm.md"
+    page = Path(__file__).parents[4] / "docs" / "deploy" / "slurm.md"
     blocks = re.findall(r"^```(\S+) ?([^\n]*)\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
     commands = 0
     for language, name, text in blocks:

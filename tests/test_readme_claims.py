@@ -1,0 +1,110 @@
+"""What the README promises is true. A claim that is not true yet is `xfail(strict=True)` and names what is missing."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from docs.site.blocks import blocks
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+REPOSITORY = PROJECT["urls"]["Repository"]
+
+
+def test_it_is_short() -> None:
+    assert len(README.split()) <= 700
+    assert len(README.splitlines()) <= 130
+    assert [line for block in blocks(README) for line in block.text.splitlines() if len(line) > 79] == []
+
+
+def test_its_links_are_whole_and_lead_to_files() -> None:
+    """A package index shows the README without the files around it."""
+    links = re.findall(r"\]\(([^)]+)\)", README)
+    assert [link for link in links if not link.startswith("https://")] == []
+    raw = REPOSITORY.replace("github.com", "raw.githubusercontent.com") + "/main/"
+    files = [link.removeprefix(raw).removeprefix(f"{REPOSITORY}/blob/main/") for link in links]
+    files = [file for file in files if not file.startswith("https://")]
+    assert len(files) >= 10
+    assert [file for file in files if not (ROOT / file).is_file()] == []
+    assert (ROOT / ".github" / "workflows" / "ci.yml").is_file()  # whose badge it shows
+
+
+def test_versions_are_those_of_the_package() -> None:
+    pythons = sorted(line.rpartition(".")[2] for line in PROJECT["classifiers"] if re.search(r"Python :: 3\.\d+$", line))
+    assert f"Python 3.{pythons[0]} to 3.{pythons[-1]}" in README
+    assert {"torch>=2.6", "torch-geometric>=2.6"} <= set(PROJECT["dependencies"])
+    assert "torch and PyG 2.6 or newer" in README
+    (version,) = re.findall(r'^__version__ = "(.+)"$', (ROOT / "src/halohop/__init__.py").read_text(), re.MULTILINE)
+    assert f"version {version}" in README
+
+
+def test_extras_are_those_of_the_package() -> None:
+    extras = PROJECT["optional-dependencies"]
+    table = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| (.+) \|$", README, re.MULTILINE)
+    named = {name for names, _ in table for name in re.findall(r"\w+", names)}
+    assert named == set(extras) - {"docs", "dev"}
+    (every,) = (re.findall(r"\w+", each.partition("[")[2]) for each in extras["all"])
+    (left_out,) = (set(re.findall(r"`(\w+)`", about)) for names, about in table if names == "`all`")
+    assert set(every) == named - left_out - {"all"}
+
+
+def test_the_sample_prints_what_is_shown(tmp_path: Path) -> None:
+    sample, shown = (block.text for block in blocks(README) if block.language in ("python", "text"))
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", sample], cwd=tmp_path, capture_output=True, text=True, timeout=240
+    )
+    assert (done.stdout, done.returncode) == (shown, 0), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("page", "claim"), [("sampling", r"sampling is (\d+) to (\d+) times"), ("loader", r"finished batches (\d+) to (\d+) times")]
+)
+def test_figures_are_those_of_a_published_run(page: str, claim: str) -> None:
+    """All comparisons with DGL of a page, with any number of threads and any allocator, are in the range."""
+    text = (ROOT / "docs" / "benchmarks" / f"{page}.md").read_text()
+    ratios = [float(ratio) for ratio in re.findall(r"^\| halohop, expand=all.* / DGL.*? \| ([\d.]+) \|", text, re.MULTILINE)]
+    least, most = map(int, re.search(claim, README).groups())  # type: ignore[union-attr]
+    assert len(ratios) >= 4
+    assert (least, most) == (round(min(ratios)), round(max(ratios)))
+    assert page != "loader" or text.splitlines()[2][:10] in README
+
+
+def test_partitions_are_mapped_from_disk(tmp_path: Path) -> None:
+    import halohop
+    from halohop.testing.graphs import ring
+
+    halohop.partition(ring(40), tmp_path / "parts", num_parts=2, method="random")
+    with halohop.open(tmp_path / "parts"):
+        assert str(tmp_path) in Path("/proc/self/maps").read_text()
+
+
+def waits_without_deadline() -> list[str]:
+    """Calls of launchers that wait for another thread, process or host, and have no time limit."""
+    found = []
+    for path in sorted((ROOT / "src" / "halohop" / "launch" / "jobs").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            bare = isinstance(node, ast.Call) and not node.args and not node.keywords
+            if bare and getattr(node.func, "attr", "") in ("wait", "join", "get", "result"):
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}")
+    return found
+
+
+@pytest.mark.xfail(strict=True, reason="issue 35: hosts of `launch` over ssh are waited for without a deadline")
+def test_every_wait_has_a_deadline() -> None:
+    assert waits_without_deadline() == []
+
+
+def test_scripts_of_others_need_another_import_only() -> None:
+    """tests/dgl/test_scripts.py and tests/glt/test_scripts.py run them."""
+    for name, library in (("dgl", "dgl"), ("glt", "graphlearn_torch")):
+        scripts = list((ROOT / "examples" / name).rglob("*.py"))
+        assert len(scripts) >= 3
+        imports = [line for path in scripts for line in path.read_text().splitlines() if re.match(r"(import|from) ", line)]
+        assert [line for line in imports if re.match(rf"(import|from) {library}\b", line)] == []
+        assert any(f"halohop.{name}" in line for line in imports)
