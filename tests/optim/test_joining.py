@@ -112,6 +112,22 @@ def test_models_are_followed_whenever_they_are_made() -> None:
 
 
 @pytest.mark.usefixtures("alone")
+def test_models_of_subclasses_are_followed_and_no_thread_is_disturbed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPython fails in a thread that makes a tuple of an iterator while another holds the unfinished one."""
+
+    class Distributed(DistributedDataParallel):
+        pass
+
+    def refuse() -> None:
+        raise AssertionError("all objects of the process are held")
+
+    monkeypatch.setattr(gc, "get_objects", refuse)
+    before, optimizer = Distributed(nn.Linear(2, 1)), Noted()
+    joined(before)
+    assert optimizer.ends == ["begun", "ended"]
+
+
+@pytest.mark.usefixtures("alone")
 def test_models_outlive_optimizers_that_follow_them() -> None:
     model, other = DistributedDataParallel(nn.Linear(2, 1)), Noted("other")
     before = set(registration_hooks)

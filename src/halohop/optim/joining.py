@@ -6,7 +6,7 @@ itself, and adds its hook to theirs.
 
 import gc
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch.distributed as dist
@@ -46,7 +46,7 @@ def join_with_models(optimizer: Joinable, rank: Rank) -> None:
     """From now on an optimiser takes part in the join of every DDP model of its ranks, of those that are there and of those that
     are made later, for as long as it lives, its graph is open, and none of its name was made anew.
 
-    torch has no list of models, so those that are there are found among all objects, once.
+    torch has no list of models, so those that are there are found once, as objects that refer to their class.
     """
     partner = _Partner(optimizer, rank)
 
@@ -57,8 +57,16 @@ def join_with_models(optimizer: Joinable, rank: Rank) -> None:
     handle = register_module_module_registration_hook(registered)
     weakref.finalize(optimizer, handle.remove).atexit = False
     if dist.is_available() and dist.is_initialized():
-        for model in [one for one in gc.get_objects() if issubclass(type(one), DistributedDataParallel)]:
-            _add(model, partner)
+        # gc.get_objects() would hold tuples that other threads are building, which makes them fail with a SystemError.
+        for model in gc.get_referrers(*_with_subclasses(DistributedDataParallel)):
+            if isinstance(model, DistributedDataParallel):
+                _add(model, partner)
+
+
+def _with_subclasses(kind: type[Module]) -> Iterator[type[Module]]:
+    yield kind
+    for each in kind.__subclasses__():
+        yield from _with_subclasses(each)
 
 
 class _Partner:
