@@ -30,13 +30,6 @@ halohop.partition(synthetic("tiny"), "parts", num_parts=2)
 first, second = halohop.serve("parts"), halohop.serve("parts")
 at = {"10.0.0.7:5510": first.address, "10.0.0.8:5510": second.address}
 """,
-    "layers.md": """
-import torch
-from torch_geometric.data import Data
-import halohop
-data = Data(x=torch.randn(500, 100), edge_index=torch.randint(500, (2, 2000)))
-batch = next(iter(halohop.NeighborLoader(data, [5, 5, 5], torch.arange(500), batch_size=64, num_workers=0)))
-""",
     "operations.md": """
 import halohop
 from halohop.datasets import synthetic
@@ -60,20 +53,10 @@ loader = halohop.NeighborLoader(halohop.open("parts"), [5, 5], "train", batch_si
 train = print
 """,
     "training.md": """
-from pathlib import Path
-import numpy as np
 import torch
-from torch_geometric.data import Data, HeteroData
-import halohop
-from halohop.datasets import random_edge_masks
-from halohop.pyg.convert import tables_from_pyg
-rng = np.random.default_rng(0)
-adjacency = dict(adj_indices=rng.integers(0, 200, 800), adj_indptr=np.arange(0, 804, 4), adj_shape=np.array([200, 200]))
-words = dict(attr_data=np.ones(200), attr_indices=np.arange(200) % 8, attr_indptr=np.arange(201), attr_shape=np.array([200, 8]))
-Path("data/Photo/raw").mkdir(parents=True)
-photo = Path("data/Photo/raw/amazon_electronics_photo.npz")
-np.savez(photo, **adjacency, adj_data=np.ones(800), **words, labels=rng.integers(0, 3, 200))
-messages = torch.from_numpy(rng.integers(0, 40, (2, 400)))
+from torch_geometric.data import Data
+torch.manual_seed(0)
+messages = torch.randint(40, (2, 400))
 torch.save(Data(edge_index=messages, time=torch.arange(400), num_nodes=40), "messages.pt")
 """,
 }

@@ -15,10 +15,10 @@ from docs.site.blocks import blocks
 from halohop.datasets import synthetic
 from halohop.launch.jobs.job import Job, Servers, read_job
 from halohop.launch.jobs.k8s.engine import Kubernetes
+from tests.support.pages import section
 from tests.support.pods import Pods, kill, on_pods, terminate
 
 WORKER = Path(__file__).parent / "worker.py"
-PAGE = WORKER.parents[2] / "docs" / "deploy" / "kubernetes.md"
 CLIENT = WORKER.parent / "client.py"
 SECRETS = {"halohop-token/token": "a secret of these tests only"}
 EPOCHS = 50
@@ -119,7 +119,8 @@ def test_a_server_that_is_asked_to_end_under_load_ends_well_and_no_batch_fails(n
 @pytest.mark.timeout(600)
 def test_the_job_of_the_page_trains(network, tmp_path):
     """Two servers, and two pods of torchrun that find the first of them by its name."""
-    files = {block.file: block.text for block in blocks(PAGE.read_text(), {"/shared": str(tmp_path)}) if block.file}
+    page = section("deploy/clusters.md", "Kubernetes")
+    files = {block.file: block.text for block in blocks(page, {"/shared": str(tmp_path)}) if block.file}
     (tmp_path / "job.toml").write_text(files["job.toml"].replace("train.py", f"{tmp_path}/train.py"))
     (tmp_path / "train.py").write_text(files["train.py"])
     halohop.partition(synthetic("tiny"), tmp_path / "parts", num_parts=2, method="random")

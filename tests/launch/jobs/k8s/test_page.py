@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 
@@ -10,8 +9,9 @@ from halohop.launch.jobs.job import read_job
 from halohop.launch.jobs.k8s.engine import Kubernetes
 from halohop.launch.jobs.k8s.options import Options
 from tests.support.kubernetes import objects_of
+from tests.support.pages import section
 
-PAGE = (Path(__file__).parents[4] / "docs" / "deploy" / "kubernetes.md").read_text()
+PAGE = section("deploy/clusters.md", "Kubernetes")
 
 
 @pytest.mark.parametrize("name", ["job.toml", "job_s3.toml"])

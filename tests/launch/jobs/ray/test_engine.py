@@ -15,10 +15,11 @@ from rich.console import Console
 from halohop.errors import InputError
 from halohop.launch.jobs.job import Job, job_of
 from halohop.launch.jobs.ray.engine import RayEngine
+from tests.support.pages import section
 from tests.support.ray_cluster import ROOT, Nodes, gone, until
 
 on_a_cluster = [pytest.mark.full, pytest.mark.timeout(600), pytest.mark.xdist_group("ray")]
-PAGE = (ROOT / "docs" / "deploy" / "ray.md").read_text()
+PAGE = section("deploy/clusters.md", "Ray")
 
 
 def block(name: str) -> str:

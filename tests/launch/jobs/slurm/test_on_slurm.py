@@ -20,6 +20,7 @@ from halohop import partition
 from halohop.datasets import synthetic
 from tests.support import slurm
 from tests.support.deadlines import within
+from tests.support.pages import section
 from tests.support.slurm import Cluster
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900), pytest.mark.xdist_group("alone")]
@@ -230,8 +231,8 @@ def children(pid: int) -> set[int]:
 
 def test_the_commands_of_the_page_work(launch: Launch) -> None:
     """In their order: files are written, `sh` and `console` run on the login host."""
-    page = Path(__file__).parents[4] / "docs" / "deploy" / "slurm.md"
-    blocks = re.findall(r"^```(\S+) ?([^\n]*)\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    page = section("deploy/clusters.md", "Slurm")
+    blocks = re.findall(r"^```(\S+) ?([^\n]*)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     commands = 0
     for language, name, text in blocks:
         if name:

@@ -1,4 +1,4 @@
-"""The page docs/deploy/ssh.md: its files and commands, on two hosts; and the same losses here."""
+"""The page docs/deploy/launch.md: its files and commands, on two hosts; and the same losses here."""
 
 import re
 import shlex
@@ -12,7 +12,7 @@ from tests.support.sshd import Cluster
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.full]
 
-PAGE = (Path(__file__).parents[4] / "docs" / "deploy" / "ssh.md").read_text()
+PAGE = (Path(__file__).parents[4] / "docs" / "deploy" / "launch.md").read_text()
 
 
 def files() -> dict[str, str]:
