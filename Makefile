@@ -69,11 +69,12 @@ quick: lint kernels
 demo: $(VENV)/.installed-all
 	$(DEMO)
 
-# Strict: a warning, such as a link that leads nowhere, or a block of a tutorial that fails, is an error.
+# Strict: a warning, such as a link that leads nowhere, or a block of a tutorial that fails, is an error. CI has one environment for all.
+SITE_VENV ?= .venv-site
 site:
-	@$(MAKE) --no-print-directory VENV=.venv-site .venv-site/.installed-docs
-	.venv-site/bin/python -m halohop compile
-	.venv-site/bin/python docs/site/build.py build/site
+	@$(MAKE) --no-print-directory VENV=$(SITE_VENV) $(SITE_VENV)/.installed-docs
+	$(SITE_VENV)/bin/python -m halohop compile
+	$(SITE_VENV)/bin/python docs/site/build.py build/site
 	@echo "The site: build/site/index.html"
 
 # Its tools have an environment without halohop, which is built and installed apart.
