@@ -192,7 +192,7 @@ def test_files_without_end_take_no_more_than_was_asked(server: Server, tmp_path:
     server.sent = 0
     server.answer = endless
     assert len(UrlFolder(server.url).read_range("file", 5, 1005)) == 1000
-    assert server.sent < 64 << 20
+    assert server.sent < 256 << 20, "what the sockets hold, also those of the requests before"
 
 
 def test_a_large_file_of_another_store_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
