@@ -25,6 +25,17 @@ from halohop.transport import connect
 LIMITS = Limits(call_seconds=60, attempt_seconds=0.3, connect_seconds=30)
 
 
+def server_at(address: list[str]) -> socket.socket | None:
+    """A connection to the first address. None before an address is given and after its server has ended: peers try again."""
+    if not address:
+        return None
+    host, port = address[0].removeprefix("tcp://").split(":")
+    try:
+        return socket.create_connection((host, int(port)))
+    except ConnectionRefusedError:
+        return None
+
+
 @contextmanager
 def published(address: list[str]) -> Iterator[tuple[str, list[int]]]:
     """A port that passes everything on to the first address of a list, which may be given later; and how many connected."""
@@ -41,11 +52,10 @@ def published(address: list[str]) -> Iterator[tuple[str, list[int]]]:
                         return
                     if key.fileobj is listener:
                         near, _ = listener.accept()
-                        if not address:  # who comes before that tries again
+                        far = server_at(address)
+                        if far is None:
                             near.close()
                             continue
-                        host, port = address[0].removeprefix("tcp://").split(":")
-                        far = socket.create_connection((host, int(port)))
                         connected.append(1)
                         selector.register(near, selectors.EVENT_READ, far)
                         selector.register(far, selectors.EVENT_READ, near)
