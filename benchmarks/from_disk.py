@@ -26,7 +26,7 @@ import halohop
 from benchmarks.limited import run_limited
 from benchmarks.machine import describe
 from benchmarks.paths import BENCH
-from halohop.files.libc import map_privately
+from halohop.files.mapping import map_privately
 from halohop.memory import parse_size
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import EDGE, NODE

@@ -1,6 +1,7 @@
 import socket
 
-from halohop.interfaces import addresses_of, interface_towards
+from halohop.interfaces import interface_towards
+from halohop.linux import addresses_of
 
 
 def test_every_interface_has_its_addresses() -> None:

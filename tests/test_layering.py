@@ -14,6 +14,7 @@ SRC = Path(__file__).parents[1] / "src" / "halohop"
 LAYERS = (
     *(
         "errors",
+        "linux",
         "flags",
         "typing",
         "world",

@@ -6,8 +6,8 @@ import sys
 from typing import NoReturn
 
 from halohop.launch.processes.ending import end_after
-from halohop.launch.processes.lifeline import end_with_parent
 from halohop.launch.terminal.signals import Signals
+from halohop.linux import signal_on_parent_end
 
 
 def main() -> NoReturn:
@@ -19,7 +19,7 @@ def main() -> NoReturn:
 def _run_command() -> None:
     with Signals() as signals:
         if "TORCHELASTIC_RUN_ID" in os.environ:
-            end_with_parent(signal.SIGTERM)  # torchrun's agent ends its ranks, unless it is killed
+            signal_on_parent_end(signal.SIGTERM)  # torchrun's agent ends its ranks, unless it is killed
         from halohop.launch.cli import app
         from halohop.launch.terminal.console import show_bug
 

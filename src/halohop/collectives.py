@@ -5,7 +5,6 @@ import socket
 import time
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
-from pathlib import Path
 from typing import Protocol
 
 import torch
@@ -13,6 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from halohop.errors import ClusterError
+from halohop.linux import first_ephemeral_port
 from halohop.process_group import process_group, world_of
 from halohop.typing import OnProgress
 from halohop.world import World
@@ -35,8 +35,6 @@ _COLLECTIVE_FAILURES = ("gloo", "nccl", "process group", "connection closed", "c
 
 _ROUND_S = 1.0
 
-_EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
-
 
 def free_port(host: str = "localhost") -> int:
     """A TCP port of this host that nothing listens at, such as trainers can meet at.
@@ -54,7 +52,7 @@ def free_port(host: str = "localhost") -> int:
         >>> 0 < free_port() < 65536
         True
     """
-    first_given = int(_EPHEMERAL.read_text().split()[0]) if _EPHEMERAL.exists() else 32768
+    first_given = first_ephemeral_port()
     for port in random.SystemRandom().sample(range(first_given // 2, first_given), 100):
         with suppress(OSError):  # another process has it, or was given it
             _reserve(host, port)

@@ -1,6 +1,5 @@
 """How much memory a trainer has: its share of the machine's, or of a container's limit; and sizes as people write them."""
 
-import ctypes
 import os
 import re
 from collections.abc import Iterator
@@ -8,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from halohop import linux
 from halohop.cores import usable_cores
 from halohop.errors import InputError
 from halohop.world import trainers_here
@@ -24,7 +24,6 @@ __all__ = [
 
 MOST_IDLE = 4 << 30
 _SHARE = 16
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # of glibc's malloc.h
 _POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
 _UNITS = (
     {"": 1, "b": 1}
@@ -92,9 +91,7 @@ def release() -> None:
     Example:
         >>> release()
     """
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "malloc_trim"):
-        libc.malloc_trim(0)
+    linux.trim_heaps()
 
 
 def limit_heaps() -> None:
@@ -105,12 +102,9 @@ def limit_heaps() -> None:
     there already stay.
     """
     chosen = any(name.startswith("MALLOC_") for name in os.environ) or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "")
-    libc = ctypes.CDLL(None)
-    if chosen or not hasattr(libc, "malloc_trim"):
-        return
-    libc.mallopt(_M_ARENA_MAX, max(len(usable_cores()) // max(trainers_here(), 1), 1))
-    libc.mallopt(_M_MMAP_THRESHOLD, 32 << 20)
-    libc.mallopt(_M_TRIM_THRESHOLD, 4 << 20)
+    if not chosen:
+        arenas = max(len(usable_cores()) // max(trainers_here(), 1), 1)
+        linux.limit_heaps(arenas=arenas, mmap_threshold=32 << 20, trim_threshold=4 << 20)
 
 
 def parse_size(text: str | int) -> int:

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from halohop.errors import InputError
-from halohop.loading import worker_pipe
-from halohop.loading.worker_pipe import WorkerPipe, pidfd
+from halohop.linux import process_descriptor
+from halohop.loading.worker_pipe import WorkerPipe
 
 
 @pytest.fixture
 def ends() -> Iterator[tuple[WorkerPipe, WorkerPipe]]:
-    near, far = (WorkerPipe(end, pidfd(os.getpid())) for end in socket.socketpair())
+    near, far = (WorkerPipe(end, process_descriptor(os.getpid())) for end in socket.socketpair())
     yield near, far
     near.close()
     far.close()
@@ -65,16 +64,10 @@ def test_a_peer_that_is_gone_is_noticed_though_its_socket_is_still_open():
     with far:
         peer = multiprocessing.get_context("fork").Process(target=lambda: far.sendall(b"\5" + b"\0" * 7 + b"whole" + b"\5"))
         peer.start()
-        end = WorkerPipe(near, pidfd(peer.pid))
+        end = WorkerPipe(near, process_descriptor(peer.pid))
         assert end.receive() == (b"whole", None)
         assert end.receive() is None  # it ended in the middle of a header
         peer.join(60)
         assert peer.exitcode == 0
         assert end.receive() is None
         end.close()
-
-
-def test_systems_without_pidfd(monkeypatch):
-    monkeypatch.delattr(worker_pipe.os, "pidfd_open")
-    with pytest.raises(InputError, match=r"Linux 5\.3"):
-        pidfd(os.getpid())

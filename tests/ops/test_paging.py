@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from halohop import ops
 from halohop.errors import IdError
-from halohop.files.libc import map_privately, read_by_rows
+from halohop.files.mapping import map_privately, read_by_rows
 from halohop.ops import Pieces, cpu_paging, paging, reference
 from tests.support.deadlines import within
 

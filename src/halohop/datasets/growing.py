@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halohop.files.libc import map_privately
+from halohop.files.mapping import map_privately
 from halohop.files.reading import open_regular
+from halohop.linux import forget_pages
 from halohop.store.npy import bytes_of, numpy_name
 
 _BEHIND = 64 << 20  # bytes after which what was written goes to the disk, so that it does not fill the page cache
@@ -112,6 +113,5 @@ def _header(dtype: torch.dtype, shape: tuple[int, ...]) -> bytes:
 
 def _release(descriptor: int) -> None:
     """Has what was written on the disk, and out of the page cache, which counts as memory in a control group."""
-    if hasattr(os, "posix_fadvise"):
-        os.fdatasync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.fsync(descriptor)
+    forget_pages(descriptor)

@@ -23,13 +23,14 @@ from pathlib import Path
 
 from halohop.errors import HalohopError, WriteError
 from halohop.files.urls import refuse_url
+from halohop.linux import boot_id, seconds_since_boot
 from halohop.memory import format_size
 
 UNFINISHED = re.compile(r"\.partial-([0-9a-f]{8}-){0,2}[0-9a-f]{8}$")
 """The end of the name of something unfinished."""
 
 _LEFT = re.compile(r"(.+)\.(partial|replaced)-(?:(?:([0-9a-f]{8})-)?([0-9a-f]{8})-)?[0-9a-f]{8}")
-_BOOT_ID, _MACHINE_ID = Path("/proc/sys/kernel/random/boot_id"), Path("/etc/machine-id")
+_MACHINE_ID = Path("/etc/machine-id")
 _LOG = logging.getLogger(__name__)
 
 
@@ -139,8 +140,7 @@ def lock(descriptor: int) -> None:
 @cache
 def boot() -> str:
     """Of the running system, since it started; the same in all its containers."""
-    text = _BOOT_ID.read_text() if _BOOT_ID.exists() else platform.node()
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    return hashlib.sha256((boot_id() or platform.node()).encode()).hexdigest()[:8]
 
 
 @cache
@@ -210,7 +210,7 @@ def _is_ours(path: Path) -> bool:
         return False
     if left[4] == boot():
         return True
-    return left[3] == host() and _measure(path)[1] < time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    return left[3] == host() and _measure(path)[1] < time.time() - seconds_since_boot()
 
 
 def _measure(path: Path) -> tuple[int, float]:

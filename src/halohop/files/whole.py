@@ -15,8 +15,8 @@ from typing import IO, cast
 
 from halohop.errors import CorruptDatasetError, IncompleteDatasetError, InputError, WriteError
 from halohop.files.aside import move_aside, new_file, new_folder, target_of, unfinished, writing
-from halohop.files.libc import exchange
 from halohop.files.reading import open_regular, read_regular
+from halohop.linux import exchange
 
 _SYNCS = 16  # at a time
 _PIECE = 1 << 20

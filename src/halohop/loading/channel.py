@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from halohop import ops
+from halohop.linux import memory_file
 from halohop.ops.pool import SMALL, Buffer
 
 Placement = Callable[[Tensor], tuple[Tensor, int] | None]
@@ -99,7 +100,7 @@ class Lender:
         return numbers
 
     def _make(self, size: int) -> Buffer:
-        descriptor = os.memfd_create("halohop")
+        descriptor = memory_file("halohop", size)
         try:
             buffer = _map(descriptor, size)
             self._made += 1

@@ -3,6 +3,7 @@
 import atexit
 import multiprocessing
 import os
+import platform
 import signal
 import socket
 import sys
@@ -16,10 +17,11 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Generic
 
 from halohop.errors import BatchError, InputError
+from halohop.linux import has_memory_files, has_process_descriptors, process_descriptor
 from halohop.loading.channel import Borrower, Loan, pack, unpack
 from halohop.loading.pipeline import Item, Job, Made, Spec
 from halohop.loading.worker import Order, Outcome, WorkerContext, run
-from halohop.loading.worker_pipe import WorkerPipe, pidfd
+from halohop.loading.worker_pipe import WorkerPipe
 from halohop.store.mapped import shortened_files
 from halohop.telemetry import Counters
 
@@ -216,11 +218,10 @@ def require_processes(*, local: bool) -> None:
     """Checks that worker processes can be had: of this system, and of the graph, whose partitions must all be `local`.
 
     Raises:
-        InputError: the system lacks fork, memfd_create or pidfd_open, or other hosts hold partitions.
+        InputError: this is not Linux 5.3 or newer, or other hosts hold partitions.
     """
-    if "fork" not in multiprocessing.get_all_start_methods() or not hasattr(os, "memfd_create"):
-        raise InputError(f"run='processes' needs Linux, this is {sys.platform}; use run='threads'")
-    os.close(pidfd(os.getpid()))
+    if sys.platform != "linux" or not (has_memory_files() and has_process_descriptors()):
+        raise InputError(f"run='processes' needs Linux 5.3 or newer, got {sys.platform} {platform.release()}; use run='threads'")
     if not local:
         raise InputError(
             "run='processes' needs all partitions on this host: connections do not survive a fork; use run='threads'"
@@ -229,7 +230,7 @@ def require_processes(*, local: bool) -> None:
 
 def _fork(number: int, context: WorkerContext[Any, Any]) -> tuple[BaseProcess, WorkerPipe]:
     near, far = socket.socketpair()
-    trainer = pidfd(os.getpid())
+    trainer = process_descriptor(os.getpid())
     try:
         process = multiprocessing.get_context("fork").Process(
             target=run, args=(number, context, near, far, trainer), name=f"halohop-loader-{number}", daemon=True
@@ -239,7 +240,7 @@ def _fork(number: int, context: WorkerContext[Any, Any]) -> tuple[BaseProcess, W
             warnings.simplefilter("ignore", DeprecationWarning)
             process.start()
         assert process.pid is not None
-        return process, WorkerPipe(near, pidfd(process.pid))
+        return process, WorkerPipe(near, process_descriptor(process.pid))
     finally:
         far.close()
         os.close(trainer)

@@ -5,8 +5,6 @@ import select
 import socket
 import struct
 
-from halohop.errors import InputError
-
 _HEADER = struct.Struct("<Q")
 
 
@@ -83,15 +81,3 @@ class WorkerPipe:
         """Whether there is something to read; false when the peer is gone."""
         ready = dict(self._poll.poll())
         return self._socket.fileno() in ready
-
-
-def pidfd(process: int) -> int:
-    """A descriptor that becomes readable when the process ends.
-
-    Raises:
-        InputError: the system has no such thing.
-    """
-    try:
-        return os.pidfd_open(process)
-    except (AttributeError, OSError) as error:
-        raise InputError(f"worker processes need Linux 5.3 or newer ({error}); use run='threads'") from error

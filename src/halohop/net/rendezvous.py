@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Protocol, TypeVar
 
 import msgspec
 import torch.distributed as dist
 
 from halohop.errors import ClusterError
+from halohop.linux import boot_id, namespace, start_time
 from halohop.store.given import other_columns
 from halohop.transport.addresses import joined
 from halohop.world import World
@@ -229,25 +229,15 @@ def board_errors(board: Board) -> Iterator[None]:
 
 def _this_process() -> str:
     """Not the number alone: in containers that is often the same after a restart."""
-    try:
-        started = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
-    except OSError:  # no Linux
-        started = ""
-    return f"{os.getpid()}-{started}"
+    return f"{os.getpid()}-{start_time('self')}"
 
 
 def _is_running(process: str) -> bool:
     """Whether a process of this machine, as `_this_process` named it, has not ended."""
     number, _, started = process.partition("-")
-    try:
-        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[19] == started
-    except OSError:
-        return False
+    return bool(started) and start_time(number) == started
 
 
 def _this_machine() -> str:
     """The same for all processes that share memory and interfaces."""
-    try:
-        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}-{Path('/proc/self/ns/net').stat().st_ino}"
-    except OSError:  # no Linux
-        return f"{socket.gethostname()}-{uuid.getnode()}"
+    return f"{boot_id() or socket.gethostname()}-{namespace('net') or uuid.getnode()}"

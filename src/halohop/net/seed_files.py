@@ -11,6 +11,7 @@ from torch import Tensor
 
 from halohop.errors import DatasetError, InputError
 from halohop.files.reading import open_regular
+from halohop.linux import path_of_open_file
 from halohop.store.requests import Request
 from halohop.store.schema import Schema
 from halohop.typing import NodeType
@@ -101,7 +102,7 @@ class SeedFiles:
         except DatasetError as error:
             raise DatasetError(str(error).replace(str(path), f"seed file {name!r}")) from None
         with stream:
-            opened = Path(f"/proc/self/fd/{stream.fileno()}").readlink()  # where links have led, should they have changed now
+            opened = path_of_open_file(stream.fileno(), path)  # where links have led, should they have changed now
             if not opened.is_relative_to(self._folder):
                 raise outside
             return _ids(stream, name)

@@ -10,6 +10,8 @@ from contextlib import suppress
 
 import torch
 
+from halohop.linux import has_process_descriptors, process_descriptor
+
 _MOST = 256  # calls: a number is a byte
 
 
@@ -53,13 +55,7 @@ def call_all(calls: Sequence[Callable[[], object]], *, processes: int, deadline:
 
 def can_fork() -> bool:
     """Whether forks of this process work: on Linux, where the system's own libraries allow it, and without a GPU."""
-    if sys.platform != "linux" or torch.cuda.is_initialized():
-        return False
-    try:
-        os.close(os.pidfd_open(os.getpid()))
-    except OSError:  # Linux before 5.3
-        return False
-    return True
+    return sys.platform == "linux" and has_process_descriptors() and not torch.cuda.is_initialized()
 
 
 def _fork(numbers: int, calls: Sequence[Callable[[], object]]) -> int:
@@ -68,7 +64,7 @@ def _fork(numbers: int, calls: Sequence[Callable[[], object]]) -> int:
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads, whose locks the calls do not take
         child = os.fork()
     if child:
-        return os.pidfd_open(child)
+        return process_descriptor(child)
     code = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches the whole group; this one ends without a word

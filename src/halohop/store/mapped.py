@@ -3,26 +3,18 @@
 import mmap
 from pathlib import Path
 
-_MAPS = Path("/proc/self/maps")
+from halohop.linux import Mapping, mappings
 
 
 def shortened_files() -> list[str]:
     """The mapped arrays (``.npy``) that end before their mappings do; none where the system does not list mappings."""
-    if not _MAPS.exists():
-        return []
-    found = set()
-    for line in _MAPS.read_text(errors="replace").splitlines():
-        addresses, _, offset, _, inode, *path = line.split(maxsplit=5)
-        if path and path[0].endswith(".npy"):
-            begin, end = (int(address, 16) for address in addresses.split("-"))
-            if _ends_before(path[0], int(inode), int(offset, 16) + end - begin):
-                found.add(path[0])
-    return sorted(found)
+    return sorted({each.path for each in mappings() if each.path.endswith(".npy") and _is_shorter(each)})
 
 
-def _ends_before(path: str, inode: int, end: int) -> bool:
+def _is_shorter(mapping: Mapping) -> bool:
     try:
-        status = Path(path).stat()
+        status = Path(mapping.path).stat()
     except OSError:  # deleted meanwhile, which does no harm to a mapping
         return False
-    return status.st_ino == inode and status.st_size <= end - mmap.PAGESIZE
+    end = mapping.offset + mapping.end - mapping.begin
+    return status.st_ino == mapping.inode and status.st_size <= end - mmap.PAGESIZE

@@ -18,9 +18,10 @@ from torch import Tensor
 
 from halohop.errors import CorruptDatasetError, IncompleteDatasetError, InputError
 from halohop.files.aside import writing
-from halohop.files.libc import map_privately, write_back
+from halohop.files.mapping import map_privately
 from halohop.files.reading import open_regular
 from halohop.files.whole import written_stream
+from halohop.linux import forget_pages, reserve, write_back
 from halohop.store.checksums import ChunkSums, FileRecord, chunk_begins, hexadecimal, sums_of
 
 _PIECE = 1 << 20
@@ -125,10 +126,7 @@ class ArrayFile:
         size = _size(dtype, shape)
         with writing(file), file.open("r+b", buffering=0) as stream:
             stream.write(_header(numpy_name(dtype), shape))
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(stream.fileno(), 0, size)
-            else:
-                stream.truncate(size)
+            reserve(stream.fileno(), size)
             os.fsync(stream.fileno())
 
     @classmethod
@@ -147,10 +145,7 @@ class ArrayFile:
             with writing(file):
                 if os.fstat(found._descriptor).st_size != size:
                     os.pwrite(found._descriptor, _header(numpy_name(dtype), shape), 0)
-                    if hasattr(os, "posix_fallocate"):
-                        os.posix_fallocate(found._descriptor, 0, size)
-                    else:
-                        os.truncate(found._descriptor, size)
+                    reserve(found._descriptor, size)
         except BaseException:
             found.close()
             raise
@@ -183,8 +178,7 @@ class ArrayFile:
         """Waits until what was written has reached the disk, and gives its memory back to the kernel."""
         with writing(self._file):
             write_back(self._descriptor, self._file)
-            if hasattr(os, "posix_fadvise"):
-                os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            forget_pages(self._descriptor)
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -232,8 +226,7 @@ def read_rows(file: Path, shape: tuple[int, ...], first: int, out: Tensor) -> No
             if not count:
                 raise IncompleteDatasetError(f"{file} ends before its row {first + len(out) - 1}; build again")
             data, place = data[count:], place + count
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        forget_pages(stream.fileno())
 
 
 def head_of(dtype: torch.dtype, shape: tuple[int, ...]) -> bytes:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from halohop.files.libc import read_by_rows
+from halohop.files.mapping import read_by_rows
 from halohop.store.part import Part
 from halohop.typing import TableKey
 

@@ -22,7 +22,8 @@ from torch import Tensor
 from halohop import ops
 from halohop.errors import DatasetError, InputError, WriteError
 from halohop.files.aside import boot, writing
-from halohop.files.libc import map_privately, read_by_rows
+from halohop.files.mapping import map_privately, read_by_rows
+from halohop.linux import has_memory_files, memory_file, namespace, reserve
 from halohop.memory import format_size, machine_bytes
 from halohop.tables.messages import SharedPart
 from halohop.tables.spec import TableSpec
@@ -33,7 +34,6 @@ more."""
 
 _COUNTS = 2
 _PAGE, _PIECE = 4096, 1 << 20
-_PROC = Path("/proc/self")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,10 +207,10 @@ class _File:
                 f"{label}, takes {format_size(size)}, and there are {format_size(machine_bytes())} of memory; "
                 "use storage='disk', or more partitions"
             )
-        if folder is None and not hasattr(os, "memfd_create"):
+        if folder is None and not has_memory_files():
             self.memory = torch.zeros(size, dtype=torch.uint8)
             return
-        descriptor = _memory_file(size) if folder is None else _disk_file(size, folder, label)
+        descriptor = memory_file("halohop table", size) if folder is None else _disk_file(size, folder, label)
         self._release = weakref.finalize(self, os.close, descriptor)
         self.descriptor = descriptor
         self.memory = torch.from_file(f"/dev/fd/{descriptor}", shared=True, size=size, dtype=torch.uint8)
@@ -219,12 +219,6 @@ class _File:
         """Closes the descriptor; what is mapped stays."""
         self.descriptor = None
         self._release()
-
-
-def _memory_file(size: int) -> int:
-    descriptor = os.memfd_create("halohop table")
-    os.ftruncate(descriptor, size)
-    return descriptor
 
 
 def _disk_file(size: int, folder: Path, label: str) -> int:
@@ -241,7 +235,7 @@ def _disk_file(size: int, folder: Path, label: str) -> int:
             if size > free:
                 raise full
             try:
-                _take_room(stream.fileno(), size)
+                reserve(stream.fileno(), size)
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                     raise
@@ -249,20 +243,11 @@ def _disk_file(size: int, folder: Path, label: str) -> int:
             return os.dup(stream.fileno())
 
 
-def _take_room(descriptor: int, size: int) -> None:
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(descriptor, 0, size)
-        return
-    zeros = bytes(_PIECE)
-    while size:
-        size -= os.write(descriptor, zeros[:size])
-
-
 @cache
 def _system() -> str:
     """Names the running system and the processes that this one sees in it; empty where others cannot open its files."""
-    namespace = _PROC / "ns" / "pid"
-    return f"{boot()} {namespace.readlink()}" if namespace.is_symlink() else ""
+    processes = namespace("pid")
+    return f"{boot()} {processes}" if processes else ""
 
 
 def _identity(descriptor: int) -> str:

@@ -60,8 +60,9 @@ child.wait()
 
 DEAF = """
 import ctypes, os, subprocess, sys
-from halohop.launch.processes import lifeline
-lifeline.{hold}
+from halohop.launch.processes.lifeline import hold
+from halohop.linux import signal_on_parent_end
+{hold}
 helper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 print(os.getpid(), helper.pid, flush=True)
 ctypes.PyDLL(None).sleep(600)  # with Python's lock: no thread runs
@@ -69,7 +70,7 @@ ctypes.PyDLL(None).sleep(600)  # with Python's lock: no thread runs
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what the kernel does here is Linux's")
-@pytest.mark.parametrize(("hold", "ends"), [("hold()", 2), ("end_with_parent(9)", 1)])
+@pytest.mark.parametrize(("hold", "ends"), [("hold()", 2), ("signal_on_parent_end(9)", 1)])
 def test_processes_that_run_no_python_end_with_their_parent_too(hold: str, ends: int) -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT, DEAF.format(hold=hold)], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None

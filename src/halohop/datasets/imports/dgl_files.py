@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop.errors import IncompleteDatasetError, InputError
-from halohop.files.libc import map_privately
+from halohop.files.mapping import map_privately
 from halohop.files.reading import open_regular
 
 TENSORS, TENSOR = 0xDD5A9FBE3FA2443F, 0xDD5E40F096B4A13F

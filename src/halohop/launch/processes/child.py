@@ -17,8 +17,9 @@ from halohop.errors import HalohopError
 from halohop.launch.processes import lifeline
 from halohop.launch.processes.ending import end_after, flush_files
 from halohop.launch.processes.failures import report
-from halohop.launch.processes.starting import name_process, take_cores
+from halohop.launch.processes.starting import take_cores
 from halohop.launch.terminal import logs
+from halohop.linux import name_process
 
 
 def main(arguments: list[str]) -> None:

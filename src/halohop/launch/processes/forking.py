@@ -24,8 +24,9 @@ import torch
 from halohop import ops
 from halohop.errors import ClusterError
 from halohop.launch.processes import forked
-from halohop.launch.processes.starting import Order, Process, Start, fresh, name_process
+from halohop.launch.processes.starting import Order, Process, Start, fresh
 from halohop.launch.terminal import logs
+from halohop.linux import name_process, process_descriptor
 from halohop.ops.forked import can_fork
 
 _NUMBER = struct.Struct("i")
@@ -179,7 +180,7 @@ def _serve(calls: socket.socket) -> list[int] | None:
                         os.close(ended)
                         connection.close()
                     return given
-                ended = os.pidfd_open(pid)
+                ended = process_descriptor(pid)
                 running[ended] = pid, _report_start(pid, given)
                 selector.register(ended, selectors.EVENT_READ)
 

@@ -3,19 +3,16 @@
 It also works when the launcher is killed with a signal that cannot be caught, because the kernel closes its end.
 """
 
-import ctypes
-import fcntl
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Mapping
 
 from halohop.errors import InputError
+from halohop.linux import kill_on_end_of_file
 
 PARENT_FD = "HALOHOP_PARENT_FD"
 """Environment variable with the number of the inherited read end."""
-_PR_SET_PDEATHSIG = 1
 
 
 def hold(env: Mapping[str, str] | None = None, *, on_loss: Callable[[], object] | None = None) -> threading.Thread | None:
@@ -49,29 +46,11 @@ def hold(env: Mapping[str, str] | None = None, *, on_loss: Callable[[], object] 
     except (ValueError, OSError) as error:
         raise InputError(f"{PARENT_FD}={text!r} is no open descriptor; it is the launcher's to set, unset it") from error
     if on_loss is None:
-        _end_by_kernel(descriptor)
+        # The kernel does what `end_group` does, also while foreign code holds Python's lock and no thread runs.
+        kill_on_end_of_file(descriptor, -os.getpid() if os.getpgrp() == os.getpid() else os.getpid())
     watcher = threading.Thread(target=_watch, args=(descriptor, on_loss or end_group), name="halohop-lifeline", daemon=True)
     watcher.start()
     return watcher
-
-
-def end_with_parent(kind: signal.Signals) -> None:
-    """Has the kernel send this process a signal when its parent ends, also where a thread could not run; Linux only."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(kind), 0, 0, 0)
-
-
-def _end_by_kernel(descriptor: int) -> None:
-    """Does what `end_group` does where foreign code holds Python's lock, so that no thread runs; Linux only.
-
-    The kernel sends a signal to a process or a group when something happens to a pipe. Whom, and which, belongs to an opening of
-    it, so this takes one of its own; it stays open until the process ends.
-    """
-    if sys.platform == "linux":
-        own = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_NONBLOCK)
-        fcntl.fcntl(own, fcntl.F_SETOWN, -os.getpid() if os.getpgrp() == os.getpid() else os.getpid())
-        fcntl.fcntl(own, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(own, fcntl.F_SETFL, os.O_NONBLOCK | os.O_ASYNC)
 
 
 def end_group() -> None:

@@ -4,9 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from halohop.launch.processes.lifeline import PARENT_FD
@@ -54,12 +52,6 @@ def take_cores() -> None:
     given = os.environ.get(CORES)
     if given and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, map(int, given.split(",")))
-
-
-def name_process(name: str) -> None:
-    """Names this process in `ps -e` and `top`, in at most 15 letters, on Linux: a forked one has the launcher's command line."""
-    with suppress(OSError):
-        Path("/proc/self/comm").write_text(name)
 
 
 def fresh(order: Order, python: str = sys.executable) -> Process:

@@ -4,14 +4,14 @@ A process that is a child subreaper is given the orphans among its descendants, 
 Linux only.
 """
 
-import ctypes
 import os
 import signal
 import threading
 import time
 from collections import defaultdict
 from contextlib import suppress
-from pathlib import Path
+
+from halohop.linux import parents
 
 GRACE_S = 3.0
 """Seconds between asking processes to end and killing them."""
@@ -20,22 +20,13 @@ _KILL_S = 3.0
 """Longest wait for killed processes to be gone: one may hang in a file system that does not answer."""
 
 _LOOK_S = 0.03
-_PR_SET_CHILD_SUBREAPER = 36
-
-
-def become_subreaper() -> None:
-    """Makes this process the parent of those of its descendants that lose their own."""
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def descendants(ancestor: int) -> set[int]:
     """The numbers of all processes below one, without those that have ended and were not waited for."""
     children = defaultdict(list)
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal():
-            with suppress(OSError):  # it has ended
-                state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
-                children[int(parent)].append((int(folder.name), state))
+    for process, parent, state in parents():
+        children[parent].append((process, state))
     found: set[int] = set()
     above = [ancestor]
     while above:
@@ -66,7 +57,7 @@ def end_all(*, grace: float = GRACE_S) -> set[int]:
 
 
 def _children() -> set[int]:
-    return {int(number) for file in Path("/proc/self/task").glob("*/children") for number in file.read_text().split()}
+    return {process for process, parent, _ in parents() if parent == os.getpid()}
 
 
 def _signal(numbers: set[int], kind: signal.Signals) -> None:

@@ -6,12 +6,13 @@ the runner ends all that it started.
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 from types import FrameType
 
-from halohop.launch.jobs.host.descendants import become_subreaper, end_all
+from halohop.launch.jobs.host.descendants import end_all
 from halohop.launch.processes.lifeline import PARENT_FD, hold
-from halohop.launch.processes.starting import name_process
+from halohop.linux import adopt_orphans, name_process
 
 
 def guarded(run: Callable[[], int]) -> int:
@@ -23,7 +24,10 @@ def guarded(run: Callable[[], int]) -> int:
     Returns:
         The exit code of the process: that of `run`, or 128 + the number of the signal that killed it.
     """
-    become_subreaper()
+    if sys.platform != "linux":
+        print(f"hosts of halohop launch need Linux, got {sys.platform}; use halohop train on this host", file=sys.stderr)
+        return 1
+    adopt_orphans()
     read_end, write_end = os.pipe()
     runner = os.fork()
     if runner == 0:
@@ -42,7 +46,7 @@ def guarded(run: Callable[[], int]) -> int:
 
 
 def _run(run: Callable[[], int], lifeline: int) -> int:
-    become_subreaper()
+    adopt_orphans()
     name_process("halohop host")
     hold({PARENT_FD: str(lifeline)}, on_loss=end)
     _answer(lambda number, frame: end())

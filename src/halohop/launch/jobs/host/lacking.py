@@ -20,6 +20,7 @@ from halohop.files.aside import boot
 from halohop.files.parallel import in_threads
 from halohop.launch.jobs.host.messages import Checked, Copied, Hello, Order, Seen
 from halohop.launch.jobs.host.parts import num_parts_of, parts_in
+from halohop.linux import namespace
 from halohop.memory import format_size
 from halohop.store.names import MANIFEST
 
@@ -36,7 +37,7 @@ def hello() -> Hello:
         torch=_version("torch"),
         halohop=__version__,
         executable=sys.executable,
-        machine=f"{boot()} {Path('/proc/self/ns/net').stat().st_ino}",
+        machine=f"{boot()} {namespace('net')}",
         ports=free_ports(_OFFERED),
     )
 
