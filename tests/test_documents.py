@@ -45,13 +45,6 @@ sys.path.remove({str(ROOT)!r})
 unpack(Path({str(ROOT / "tests" / "datasets" / "imports" / "dgl-2.1.0.tar.xz")!r}), Path())
 shutil.move("typed", "products")
 """,
-    "performance.md": """
-import halohop
-from halohop.datasets import synthetic
-halohop.partition(synthetic("tiny"), "parts", num_parts=2)
-loader = halohop.NeighborLoader(halohop.open("parts"), [5, 5], "train", batch_size=64, num_workers=0)
-train = print
-""",
     "training.md": """
 import torch
 from torch_geometric.data import Data
