@@ -1,4 +1,4 @@
-"""Which names of GLT there are here, and what takes the place of the others: the one table that code, tests and docs read."""
+"""The names of GLT that `halohop.glt` offers, and replacements for the others. Code, tests and docs read this table."""
 
 WORKS: dict[str, tuple[str, ...]] = {
     "typing": (
@@ -48,21 +48,21 @@ WORKS: dict[str, tuple[str, ...]] = {
         *("seed_everything", "share_memory", "singleton", "squeeze", "tensor_equal_with_device"),
     ),
 }
-"""By package of GLT, what works with GLT's arguments, defaults and results."""
+"""Names that work with GLT's arguments, defaults and results, by package of GLT."""
 
-_TABLES = "halohop reads tables of Parquet and CSV files; halohop.load_source, docs/guide/data.md"
-_VINEYARD = "write the graph as files, and divide it by halohop.partition (docs/guide/data.md)"
-_SAVES = "partitions are written whole: PartitionerBase.partition, halohop.partition, halohop.SliceWriter"
-_RPC = "hosts and servers of halohop answer about graphs only; for calls of your own use torch.distributed.rpc"
-_SAMPLING = "the loaders sample, in threads of their own; give them worker options"
-_PIECES = "GLT's file is a row of pickles; write each piece by torch.save, or all of them as rows of halohop.SliceWriter"
-_MERGED = "NeighborSampler.sample_from_edges samples around both ends at once, and its output needs no merging"
+_TABLES = "read tables from Parquet or CSV files with halohop.load_source (docs/guide/data.md)"
+_VINEYARD = "write the graph as files, and partition them with halohop.partition (docs/guide/data.md)"
+_SAVES = "write complete partitions with PartitionerBase.partition, halohop.partition or halohop.SliceWriter"
+_RPC = "halohop's hosts and servers answer questions about graphs only; use torch.distributed.rpc for your own calls"
+_SAMPLING = "use the distributed loaders, which sample in their own threads, and pass them worker options"
+_PIECES = "save each piece with torch.save, or write all pieces with halohop.SliceWriter; GLT's file is a sequence of pickles"
+_MERGED = "use NeighborSampler.sample_from_edges, which samples around both ends at once, so there is nothing to merge"
 
-_IPC = "a Dataset goes to other processes as it is, its tensors in shared memory; give it to torch.multiprocessing"
+_IPC = "a Dataset goes to other processes as it is: pass it to torch.multiprocessing, which shares the memory of its tensors"
 
 REFUSED: dict[str, str] = {
     "data.TableDataset": _TABLES,
-    "data.UnifiedTensor": "rows are gathered by the loaders wherever they lie; give them the whole tensor as node features",
+    "data.UnifiedTensor": "pass the complete tensor as node features; loaders gather its rows wherever it is stored",
     "data.VineyardGid2Lid": _VINEYARD,
     "data.VineyardPartitionBook": _VINEYARD,
     "data.get_fid_from_gid": _VINEYARD,
@@ -75,9 +75,9 @@ REFUSED: dict[str, str] = {
     "data.vineyard_to_csr": _VINEYARD,
     "data.share_ipc": _IPC,
     "data.from_ipc_handle": _IPC,
-    "data.Graph.graph_handler": "it is a pointer to a C++ object; samplers and loaders take the Graph itself",
+    "data.Graph.graph_handler": "it is a pointer to a C++ object; pass the Graph itself to samplers and loaders",
     "data.Dataset.load_vineyard": _VINEYARD,
-    "channel.RemoteReceivingChannel": "loaders with RemoteDistSamplingWorkerOptions receive batches from servers",
+    "channel.RemoteReceivingChannel": "use a loader with RemoteDistSamplingWorkerOptions, which receives batches from servers",
     "utils.append_tensor_to_file": _PIECES,
     "utils.load_and_concatenate_tensors": _PIECES,
     "utils.format_hetero_sampler_output": _MERGED,
@@ -103,21 +103,21 @@ REFUSED: dict[str, str] = {
     "distributed.rpc_request": _RPC,
     "distributed.rpc_request_async": _RPC,
 }
-"""What is refused when it is used, and what to do instead."""
+"""Names that raise an error when they are used, and what to do instead."""
 
 ACCEPTED: dict[str, str] = {
-    "graph_mode": "there is no GPU here, so neighbours are drawn on the CPU; batches are the same",
-    "directed": "neighbours are drawn along the edges that are given, by edge_dir",
-    "sort_func": "rows stay in the order in which they lie; a GPU keeps those of the hottest nodes; batches are the same",
-    "strategy": "neighbours are drawn at random, by their weights with with_weight",
-    "split_ratio": "there is no GPU here that keeps rows; batches are the same",
-    "device_group_list": "there is no GPU here that keeps rows, or they are on several hosts; batches are the same",
-    "trials_num": "pairs are drawn until none of them is an edge, and there are as many as were asked for",
-    "num_rpc_threads": "the transport of halohop has the threads that it needs",
-    "use_all2all": "rows of all types are asked for together as it is",
-    "chunk_size": "rows are divided in pieces that fit the memory",
-    "graph_caching": "hosts ask each other for what they lack; halohop.add_replicas copies what is needed most",
-    "master_port": "all loaders of a process share one graph and one meeting, at the port of the first",
+    "graph_mode": "there is no GPU here, so the CPU samples; batches stay the same",
+    "directed": "neighbors are sampled along the given edges, in the direction of edge_dir",
+    "sort_func": "rows keep their order, and a GPU caches those of hot nodes; batches stay the same",
+    "strategy": "neighbors are sampled uniformly, or by weight if with_weight is set",
+    "split_ratio": "there is no GPU here that caches rows; batches stay the same",
+    "device_group_list": "there is no GPU here that caches rows, or rows are on several hosts; batches stay the same",
+    "trials_num": "sampling repeats until no pair is an edge, so you get as many pairs as you request",
+    "num_rpc_threads": "halohop's transport sizes its threads itself",
+    "use_all2all": "rows of all types are always requested together",
+    "chunk_size": "rows are written in pieces that fit into memory",
+    "graph_caching": "hosts request remote neighbors from their owners; halohop.add_replicas copies hot nodes",
+    "master_port": "all loaders of a process share one graph, and meet other processes at the port of the first loader",
     "device": "graphs are divided on the CPU",
 }
-"""Arguments that change nothing here, and what happens instead. Each is said once a process."""
+"""Arguments without effect, and what happens instead. Each warns once per process."""
