@@ -22,6 +22,7 @@ PAGES = [
         ROOT / name
         for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/index.md", "docs/migrate.md", "docs/help.md")
     ),
+    *(ROOT / "docs" / name for name in ("benchmarks.md", "benchmarks/scripts.md")),
     *(path for folder in ("start", "tutorials", "guide", "deploy") for path in sorted((ROOT / "docs" / folder).glob("*.md"))),
 ]
 PHRASES = {
