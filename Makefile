@@ -22,6 +22,9 @@ TORCH_INDEX ?=
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PARALLEL := --numprocesses $(WORKERS) --dist loadgroup --durations 10 --durations-min 2
 
+# Each process of a test would compile all modules again where this is set, as in many images.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: test test-all test-oldest environments test-gpu quick demo site release lint resolve kernels venv clean
 
 test: lint kernels

@@ -56,8 +56,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One process more than cores, because tests of connections wait more than they compute; each takes about 1.5 GB."""
-    return min(len(os.sched_getaffinity(0)) + 1, 8)
+    """Two processes more than cores, because tests of connections wait more than they compute; each takes about 1.5 GB."""
+    return min(len(os.sched_getaffinity(0)) + 2, 8)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -225,7 +225,7 @@ def limit_heaps(*, arenas: int, mmap_threshold: int, trim_threshold: int) -> Non
 
     Args:
         arenas: how many heaps threads share.
-        mmap_threshold: bytes from which a block is mapped.
+        mmap_threshold: blocks of so many bytes or more are mapped.
         trim_threshold: free bytes at the end of a heap that go back to the system.
     """
     if hasattr(c_library(), "mallopt"):

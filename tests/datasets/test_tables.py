@@ -349,7 +349,6 @@ def test_ids_of_two_kinds_are_refused(tmp_path: Path) -> None:
         ("e.csv", b"s,d\n1,18446744073709551616\n", r"e\.csv: column 'd' holds '18446744073709551616' in row 0"),
         pytest.param("e.csv", b's,d\n1,"2\n' + b"3,4\n" * 100_000, "has 400002 bytes, more than 1024", id="open-quote"),
         pytest.param("e.csv", b"s,d\n1," + b"9" * 2**24 + b"\n", r"e\.csv cannot be read", id="long-field"),
-        pytest.param("e.csv.gz", gzip.compress(b"s,d\n" + b"0" * 2**28), r"e\.csv\.gz cannot be read", id="gzip-bomb"),
         pytest.param("e.csv.gz", gzip.compress(b"s,d\n1,2\n" * 10_000)[:-20], r"e\.csv\.gz cannot be read", id="cut-gzip"),
         ("e.csv.gz", b"no gzip", r"e\.csv\.gz cannot be read"),
         ("e.parquet", b"no parquet", r"e\.parquet cannot be read"),
@@ -360,6 +359,12 @@ def test_unreadable_files_are_named(tmp_path: Path, name: str, content: bytes, m
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=message):
         read_tables(GraphFiles(edges={"node__to__node": EdgeFiles(file=name, src="s", dst="d")}), tmp_path)
+
+
+def test_a_small_file_that_unpacks_to_a_large_one_is_named(tmp_path: Path) -> None:
+    (tmp_path / "e.csv.gz").write_bytes(gzip.compress(b"s,d\n" + b"0" * 2**28, compresslevel=1))
+    with pytest.raises(InputError, match=r"e\.csv\.gz cannot be read"):
+        read_tables(GraphFiles(edges={"node__to__node": EdgeFiles(file="e.csv.gz", src="s", dst="d")}), tmp_path)
 
 
 def test_absent_files_and_bad_names(tmp_path: Path) -> None:
