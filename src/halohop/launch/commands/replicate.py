@@ -16,44 +16,47 @@ if TYPE_CHECKING:
     from halohop import Frequency
     from halohop.store.schema import Schema
 
-COPIES = "Copies of hot nodes"
+COPIES = "Replicas"
 
 MethodOrFrequency = Annotated[
     choices.MethodOrFrequency,
     typer.Option(
-        help="metis cuts the fewest edges; kaminpar, ldg and fennel take less memory; auto: metis if installed. frequency: nodes "
-        "lie where batches need them, see --fanout, --batch-size, --split and --hotness."
+        help="How to assign nodes. auto is metis if it is installed and fits into memory. frequency uses --fanout, --batch-size, "
+        "--split, --hotness."
     ),
 ]
 
 Ratio = Annotated[
     float | None,
     typer.Option(
-        metavar="SHARE", rich_help_panel=COPIES, help="Each partition copies so many nodes of others, as a share of its own."
+        metavar="SHARE", rich_help_panel=COPIES, help="Remote nodes to copy, as a share of the nodes of a partition, such as 0.1."
     ),
 ]
 Memory = Annotated[
     str | None,
-    typer.Option(metavar="SIZE", rich_help_panel=COPIES, callback=check_size, help="Or as many as take so much, such as 4GB."),
+    typer.Option(
+        metavar="SIZE",
+        rich_help_panel=COPIES,
+        callback=check_size,
+        help="Memory of each partition for copies, such as 4GB. Give this or --replica-ratio.",
+    ),
 ]
 Fanout = Annotated[
     str,
-    typer.Option(
-        metavar="N,N,...", rich_help_panel=COPIES, callback=check_numbers, help="Neighbours per hop that training will draw."
-    ),
+    typer.Option(metavar="N,N,...", rich_help_panel=COPIES, callback=check_numbers, help="Neighbors per hop in training."),
 ]
-BatchSize = Annotated[int, typer.Option(min=1, rich_help_panel=COPIES, help="Seeds of a batch in training.")]
+BatchSize = Annotated[int, typer.Option(min=1, metavar="N", rich_help_panel=COPIES, help="Seeds per batch in training.")]
 Split = Annotated[
     str,
     typer.Option(
-        metavar="SPLIT", rich_help_panel=COPIES, help="What training has for seeds: a split, or with several types TYPE:SPLIT."
+        metavar="SPLIT", rich_help_panel=COPIES, help="Seeds of training: a split, or TYPE:SPLIT for several node types."
     ),
 ]
-Locality = Annotated[choices.Locality, typer.Option(rich_help_panel=COPIES, help="How training will deal its seeds.")]
+Locality = Annotated[choices.Locality, typer.Option(rich_help_panel=COPIES, help="The --locality of training.")]
 Hotness = Annotated[
-    choices.Hotness, typer.Option(rich_help_panel=COPIES, help="What batches need is computed, tried out, or guessed.")
+    choices.Hotness, typer.Option(rich_help_panel=COPIES, help="Rank nodes by computed access counts, sampled counts, or degree.")
 ]
-Lists = Annotated[bool, typer.Option("--replica-lists", rich_help_panel=COPIES, help="Copy lists of neighbours, too.")]
+Lists = Annotated[bool, typer.Option("--replica-lists", rich_help_panel=COPIES, help="Also copy the in-neighbors of the nodes.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,12 +136,14 @@ def replicate(
     locality: Locality = choices.Locality.owner,
     hotness: Hotness = choices.Hotness.vip,
     replica_lists: Lists = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Remove the copies that there are.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove existing copies.")] = False,
     config: shared.Config = None,
 ) -> None:
-    """Copy into each partition what its batches need most of the others, so that it need not cross the network.
+    """Copy the most used remote nodes into each partition.
 
-    $ halohop replicate parts --replica-ratio 0.5 --fanout 15,10,5 --batch-size 1024
+    Their features then do not cross the network.
+
+    $ halohop replicate parts --replica-ratio 0.5 --fanout 15,10,5
 
     $ halohop replicate parts --remove
     """

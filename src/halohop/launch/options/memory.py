@@ -13,8 +13,8 @@ Memory = Annotated[
         metavar="SIZE",
         rich_help_panel=PLACE,
         callback=check_size,
-        show_default="half of what is available",
-        help="What mapped partitions may take of this host's memory; rows of columns that do not fit are read from disk.",
+        show_default="half of the free memory",
+        help="Memory of this host for mapped partitions, such as 16GB. Columns that do not fit are read from disk.",
     ),
 ]
 HotMemory = Annotated[
@@ -23,7 +23,7 @@ HotMemory = Annotated[
         metavar="SIZE",
         rich_help_panel=PLACE,
         callback=check_size,
-        show_default="none are kept",
-        help="What copies of the rows on disk that are read most may take, per process.",
+        show_default="none",
+        help="Memory per process for copies of the hottest rows on disk, such as 2GB.",
     ),
 ]
