@@ -1,6 +1,7 @@
 """The command `halohop`: thin commands over what the library does."""
 
 import platform
+from collections.abc import Callable
 from datetime import datetime
 from importlib.metadata import version
 from typing import Annotated
@@ -74,16 +75,12 @@ def halohop(
 
 DATA, TRAIN, DEPLOY, TOOLS = "Data", "Train", "Serve and deploy", "Tools"
 
-for command in (
-    partition_command.partition,
-    inspect_command.inspect,
-    fetch_command.fetch,
-    upload_command.upload,
-    export_command.export,
-    replicate_command.replicate,
-    sum_weights_command.sum_weights,
-):
-    app.command(cls=Command, rich_help_panel=DATA)(command)
+_OF_DATA: tuple[Callable[..., None], ...] = (
+    *(partition_command.partition, inspect_command.inspect, fetch_command.fetch, upload_command.upload),
+    *(export_command.export, replicate_command.replicate, sum_weights_command.sum_weights),
+)
+for command in _OF_DATA:
+    app.command(command.__name__.replace("_", "-"), cls=Command, rich_help_panel=DATA)(command)
 
 
 @app.command(cls=Command, rich_help_panel=TRAIN)
@@ -279,8 +276,9 @@ def infer(
 
 app.command(cls=dgl.DglCommand, rich_help_panel=DEPLOY)(launch_command.launch)
 app.command("launch copy", cls=Command, rich_help_panel=DEPLOY)(copy_command.copy)
-for command in (serve_command.serve, tools.health, tools.top):
-    app.command(cls=Command, rich_help_panel=DEPLOY)(command)
+app.command(cls=Command, rich_help_panel=DEPLOY)(serve_command.serve)
+app.command(cls=Command, rich_help_panel=DEPLOY)(tools.health)
+app.command(cls=Command, rich_help_panel=DEPLOY)(tools.top)
 app.command(cls=Command, rich_help_panel=TOOLS)(tools.demo)
 app.command(cls=Command, rich_help_panel=TOOLS)(tools.bench)
 app.command("compile", cls=Command, rich_help_panel=TOOLS)(tools.compile_kernels)

@@ -40,13 +40,7 @@ def fetch(
 
     with stages(logs.people()) as progress:
         here = fetch_parts(
-            url,
-            folder,
-            partitions=part_numbers(partitions),
-            share=share,
-            verify=verify,
-            deadline=deadline,
-            progress=progress,
+            url, folder, partitions=part_numbers(partitions), share=share, verify=verify, deadline=deadline, progress=progress
         )
     held = held_parts(here, read_manifest(here))
     echo(f"{folder} has the partitions {', '.join(map(str, held))}")

@@ -30,8 +30,8 @@ def inspect(
             help="Sample batches with this fanout, to estimate what an epoch needs of each host.",
         ),
     ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, metavar="N", help="Seeds per batch.")] = _TRAIN["batch_size"],
-    batches: Annotated[int, typer.Option(min=1, metavar="N", help="Batches to sample for each host.")] = 8,
+    batch_size: Annotated[int, typer.Option(min=1, help="Seeds per batch.")] = _TRAIN["batch_size"],
+    batches: Annotated[int, typer.Option(min=1, help="Batches to sample for each host.")] = 8,
     hotness: Annotated[bool, typer.Option("--hotness/--no-hotness", help="Estimate how often each node is read.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:

@@ -26,12 +26,7 @@ def partition(
     out: Annotated[str, typer.Argument(metavar="OUT", help="New folder, or a URL with --stage.")],
     parts: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Number of partitions, at least one per training node.",
-            show_default="2, or as in SOURCE",
-        ),
+        typer.Option(min=1, help="Number of partitions, at least one per training node.", show_default="2, or as in SOURCE"),
     ] = None,
     method: replicate.MethodOrFrequency = choices.MethodOrFrequency.auto,
     seed: Annotated[int, typer.Option(help="Random seed of the partitioning.")] = 0,
@@ -99,13 +94,13 @@ def partition(
         return
     if not worker:
         check_unread(_planned(given, folder, "range"))  # by any method they take as much
+    by_frequency = method == choices.MethodOrFrequency.frequency and not assignment
     partition_source(
         source,
         folder,
         num_parts=parts,
-        method=copies.frequency
-        if method == choices.MethodOrFrequency.frequency and not assignment
-        else assigned_by(method.value, assignment or ()),
+        method=copies.frequency if by_frequency else assigned_by(method.value, assignment or ()),
+        check=copies.check if by_frequency or copies.are_wanted else None,
         seed=seed,
         tolerance=tolerance,
         blocks=blocks,

@@ -1,6 +1,6 @@
 """The command that gives partitions copies of what their batches need most of the others, and its options."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,8 +13,8 @@ from halohop.launch.options.parsing import check_numbers, check_size, numbers
 from halohop.launch.terminal.console import echo
 
 if TYPE_CHECKING:
-    from halohop import Frequency
-    from halohop.store.schema import Schema
+    from halohop import Frequency, Replicas
+    from halohop.store.tables import GraphTables
 
 COPIES = "Replicas"
 
@@ -42,10 +42,9 @@ Memory = Annotated[
     ),
 ]
 Fanout = Annotated[
-    str,
-    typer.Option(metavar="N,N,...", rich_help_panel=COPIES, callback=check_numbers, help="Neighbors per hop in training."),
+    str, typer.Option(metavar="N,N,...", rich_help_panel=COPIES, callback=check_numbers, help="Neighbors per hop in training.")
 ]
-BatchSize = Annotated[int, typer.Option(min=1, metavar="N", rich_help_panel=COPIES, help="Seeds per batch in training.")]
+BatchSize = Annotated[int, typer.Option(min=1, rich_help_panel=COPIES, help="Seeds per batch in training.")]
 Split = Annotated[
     str,
     typer.Option(
@@ -87,27 +86,44 @@ class Copies:
         fanouts = numbers(self.fanout) or ()
         return Frequency(fanouts=fanouts, batch_size=self.batch_size, split=name, node_type=of, method=self.hotness.value)
 
+    def check(self, tables: "GraphTables") -> None:
+        """Refuses options that cannot work, before a graph is partitioned.
+
+        Raises:
+            InputError: there is no such split, or the options contradict each other.
+        """
+        masks = {key: [name[:-5] for name in table.columns if name.endswith("_mask")] for key, table in tables.nodes.items()}
+        seeds = _seeds_of(masks, self.split)
+        if self.are_wanted:
+            self._replicas(seeds)
+
     def make(self, parts: Path) -> None:
-        """Makes the copies of a data set, and says what became of it."""
-        from halohop import Replicas, add_replicas
+        """Makes the copies of a data set, and prints how many."""
+        from halohop import add_replicas
         from halohop.memory import format_size
         from halohop.store.disk import read_manifest
 
-        replicas = Replicas(
-            fanouts=numbers(self.fanout) or (),
-            batch_size=self.batch_size,
-            ratio=self.replica_ratio,
-            memory=self.replica_memory,
-            seeds=_seeds_of(read_manifest(parts).schema, self.split),
-            locality=self.locality.value,
-            method=self.hotness.value,
-            lists=self.replica_lists,
-        )
+        schema = read_manifest(parts).schema
+        replicas = self._replicas(_seeds_of({known: schema.splits(known) for known in schema.nodes}, self.split))
         for report in add_replicas(parts, replicas):
             echo(
                 f"partition {report.part}: {report.rows:,} copies, {format_size(report.bytes)}; remote rows of a batch: "
                 f"{report.remote_rows:,.0f}, with the copies {report.remote_rows_left:,.0f}"
             )
+
+    def _replicas(self, seeds: tuple[str, str]) -> "Replicas":
+        from halohop import Replicas
+
+        return Replicas(
+            fanouts=numbers(self.fanout) or (),
+            batch_size=self.batch_size,
+            ratio=self.replica_ratio,
+            memory=self.replica_memory,
+            seeds=seeds,
+            locality=self.locality.value,
+            method=self.hotness.value,
+            lists=self.replica_lists,
+        )
 
 
 def copies_of(given: Mapping[str, Any]) -> Copies:
@@ -115,14 +131,15 @@ def copies_of(given: Mapping[str, Any]) -> Copies:
     return Copies(**{option.name: given[option.name] for option in fields(Copies)})
 
 
-def _seeds_of(schema: "Schema", split: str) -> tuple[str, str]:
+def _seeds_of(splits: Mapping[str, Collection[str]], split: str) -> tuple[str, str]:
     """Node type and split of ``TYPE:SPLIT``; without a type that of the only one which has such a split."""
     node_type, _, name = split.rpartition(":")
-    able = [node_type] if node_type else [known for known in schema.nodes if name in schema.splits(known)]
-    if len(able) != 1:
-        raise InputError(
-            f"--split {split}: the node types with a split {name!r} are {able}, of {list(schema.nodes)}; name one as TYPE:SPLIT"
-        )
+    able = [known for known, names in splits.items() if name in names and node_type in ("", known)]
+    if len(able) > 1:
+        raise InputError(f"--split {split}: several node types have it; use one of {', '.join(f'{one}:{name}' for one in able)}")
+    if not able:
+        known = ", ".join(f"{key}:{each}" for key, names in splits.items() for each in names)
+        raise InputError(f"--split {split}: the graph has no such split; its splits: {known or 'none'}")
     return able[0], name
 
 

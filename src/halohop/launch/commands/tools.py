@@ -55,16 +55,12 @@ def top(
 
 def bench(
     name: Annotated[str, typer.Argument(metavar="NAME", help="sampling, gather or partitioned.")] = "sampling",
-    size: Annotated[
-        str, typer.Option(metavar="NAME", help="Size of the synthetic graph: tiny, small, medium, or products (needs 4 GB).")
-    ] = "medium",
+    size: Annotated[str, typer.Option(metavar="NAME", help="Size: tiny, small, medium, or products (4 GB).")] = "medium",
     fanout: Annotated[
         str, typer.Option(metavar="N,N,...", help="Neighbors per hop.", callback=parsing.check_numbers)
     ] = "15,10,5",
-    threads: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Sampling threads.", show_default="one per core")
-    ] = None,
-    rounds: Annotated[int, typer.Option(min=1, metavar="N", help="Measurements of each variant.")] = 20,
+    threads: Annotated[int | None, typer.Option(min=1, help="Sampling threads.", show_default="one per core")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Measurements of each variant.")] = 20,
 ) -> None:
     """Measure the sampling and gathering speed of this machine.
 
@@ -78,13 +74,11 @@ def bench(
 
 
 def compile_kernels(
-    into: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Folder for the machine code.", show_default="cache of Numba")
-    ] = None,
+    into: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Folder for the machine code.")] = None,
     cpu: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="x86-64-v2, x86-64-v3, x86-64-v4, generic, or another name of LLVM.", show_default="this machine"
+            metavar="NAME", help="generic, x86-64-v2, x86-64-v3, x86-64-v4, or another LLVM name.", show_default="this machine"
         ),
     ] = None,
 ) -> None:
@@ -105,9 +99,7 @@ def compile_kernels(
 def demo(
     context: typer.Context,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the run.")] = Path("runs/demo"),
-    size: Annotated[
-        str, typer.Option(metavar="NAME", help="Size of the synthetic graph: tiny, small, medium, or products.")
-    ] = "small",
+    size: Annotated[str, typer.Option(metavar="NAME", help="Size: tiny, small, medium, or products.")] = "small",
 ) -> None:
     """Partition a small graph, train on two simulated nodes, and plot the result.
 

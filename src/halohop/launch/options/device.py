@@ -5,8 +5,7 @@ from typing import Annotated
 import typer
 
 from halohop.launch.options import choices
-from halohop.launch.options.parsing import check_size
-from halohop.launch.options.shared import PLACE
+from halohop.launch.options.shared import PLACE, size_option
 
 Mode = Annotated[
     choices.GraphMode | None,
@@ -17,18 +16,8 @@ Mode = Annotated[
         "memory (cuda).",
     ),
 ]
-FeatureCache = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SIZE",
-        rich_help_panel=PLACE,
-        callback=check_size,
-        show_default="none",
-        help="GPU memory for the hottest feature rows, such as 4GB.",
-    ),
-]
+FeatureCache = Annotated[str | None, size_option(PLACE, "GPU memory for the hottest feature rows, such as 4GB.", "none")]
 Amp = Annotated[bool, typer.Option("--amp", rich_help_panel=PLACE, help="Train with automatic mixed precision in bfloat16.")]
 Compile = Annotated[
-    bool,
-    typer.Option("--compile", rich_help_panel=PLACE, help="Use torch.compile on training steps. Batches are padded."),
+    bool, typer.Option("--compile", rich_help_panel=PLACE, help="Use torch.compile on training steps. Batches are padded.")
 ]

@@ -44,17 +44,11 @@ Workspace = Annotated[str | None, _option("Folder of all hosts to run the comman
 NumTrainers = Annotated[int | None, _option("Trainers on each host.", "--num_trainers", metavar="N")]
 NumSamplers = Annotated[int | None, _option("Loader threads of each trainer.", "--num_samplers", metavar="N", default="0")]
 NumServers = Annotated[
-    int | None,
-    _option("Multiplies the threads of the server of each host.", "--num_servers", metavar="N", default="1"),
+    int | None, _option("Multiplies the threads of the server of each host.", "--num_servers", metavar="N", default="1")
 ]
 NumServerThreads = Annotated[
     int | None,
-    _option(
-        "Requests that a server answers at a time.",
-        "--num_server_threads",
-        metavar="N",
-        default="cores / trainers",
-    ),
+    _option("Requests that a server answers at a time.", "--num_server_threads", metavar="N", default="cores / trainers"),
 ]
 PartConfig = Annotated[str | None, _option("JSON file of the partitions, below the workspace.", "--part_config", metavar="FILE")]
 IpConfig = Annotated[str | None, _option("File with a line IP [PORT] for each host.", "--ip_config", metavar="FILE")]
@@ -69,13 +63,7 @@ ExtraEnvs = Annotated[
     list[str] | None, _option("Environment variables of all processes.", "--extra_envs", metavar="NAME=VALUE ...")
 ]
 NumOmpThreads = Annotated[
-    int | None,
-    _option(
-        "Threads of torch in each trainer.",
-        "--num_omp_threads",
-        metavar="N",
-        default="half of cores / trainers",
-    ),
+    int | None, _option("Threads of torch in each trainer.", "--num_omp_threads", metavar="N", default="half of cores / trainers")
 ]
 GraphFormat = Annotated[str | None, _option("Ignored: csc, csr or coo.", "--graph_format", metavar="NAME", default="csc")]
 ServerName = Annotated[str | None, _option("Ignored.", "--server_name", metavar="NAME")]

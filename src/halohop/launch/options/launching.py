@@ -26,8 +26,7 @@ JobFile = Annotated[Path | None, _option(JOB, "TOML or YAML file of the job. Opt
 EngineName = Annotated[str | None, _option(JOB, "local, ssh, slurm, k8s or ray.", metavar="NAME", default="local")]
 JobName = Annotated[str | None, _option(JOB, "Job name on the cluster.", metavar="NAME", default="halohop")]
 Train = Annotated[
-    list[str] | None,
-    _option(JOB, "Run halohop train with this option, instead of a script. Repeatable.", metavar="NAME=VALUE"),
+    list[str] | None, _option(JOB, "Run halohop train with this option, instead of a script. Repeatable.", metavar="NAME=VALUE")
 ]
 StartName = Annotated[
     str | None,
@@ -70,8 +69,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", rich_help_panel=JOB, help="Pr
 Print = Annotated[bool, typer.Option("--print", rich_help_panel=JOB, help="Print what the engine would submit. Start nothing.")]
 Wait = Annotated[bool, typer.Option("--wait", rich_help_panel=JOB, help="Slurm: wait for the end of the job. Ctrl-C cancels it.")]
 TokenOfJob = Annotated[
-    Path | None,
-    _option(JOB, "File with the shared secret. Only you may have access.", metavar="FILE", default="a new secret"),
+    Path | None, _option(JOB, "File with the shared secret. Only you may have access.", metavar="FILE", default="a new secret")
 ]
 EncryptJob = Annotated[
     bool | None, typer.Option("--encrypt", rich_help_panel=JOB, help="Encrypt connections between hosts.", show_default=False)

@@ -34,16 +34,10 @@ Seeds = Annotated[
 Tables = Annotated[
     Path | None,
     typer.Option(
-        metavar="FOLDER",
-        show_default="none",
-        file_okay=False,
-        help="Folder for embedding tables on disk, and their checkpoints.",
+        metavar="FOLDER", show_default="none", file_okay=False, help="Folder for embedding tables on disk, and their checkpoints."
     ),
 ]
-Threads = Annotated[
-    int,
-    typer.Option(metavar="N", min=1, help="Requests to answer at a time."),
-]
+Threads = Annotated[int, typer.Option(metavar="N", min=1, help="Requests to answer at a time.")]
 Clients = Annotated[
     int | None,
     typer.Option(

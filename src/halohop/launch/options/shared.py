@@ -17,6 +17,12 @@ def _group(panel: str, help_text: str, **settings: Any) -> Any:
     return typer.Option(rich_help_panel=panel, help=help_text, **settings)
 
 
+def size_option(panel: str | None, help_text: str, default: str, *flags: str) -> Any:
+    """An option that takes a size such as 4GB."""
+    shown: dict[str, Any] = {"metavar": "SIZE", "callback": check_size, "show_default": default}
+    return typer.Option(*flags, rich_help_panel=panel, help=help_text, **shown)
+
+
 Config = Annotated[
     Path | None,
     typer.Option(
@@ -61,8 +67,7 @@ FeatureDtype = Annotated[
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the partitioned graph in OUT.")]
 PartitionMethod = Annotated[
-    Method,
-    typer.Option(help="How to assign nodes. auto is metis if it is installed and fits into memory."),
+    Method, typer.Option(help="How to assign nodes. auto is metis if it is installed and fits into memory.")
 ]
 Tolerance = Annotated[float, typer.Option(min=0.0, help="How far a partition may exceed the mean size, as a share of it.")]
 Blocks = Annotated[
@@ -91,7 +96,7 @@ Halo = Annotated[
     typer.Option(
         metavar="NAME,NAME,...",
         show_default=False,
-        help="Node columns, or raw_id, to store with the edges too. Needed to sample by node times, or with labor, on several hosts.",
+        help="Node columns, or raw_id, to also store with the edges, for sampling by node times or labor on several hosts.",
     ),
 ]
 WeightSums = Annotated[
@@ -112,17 +117,15 @@ Undirected = Annotated[bool, typer.Option("--undirected", help="Add the missing 
 
 BuildMemory = Annotated[
     str | None,
-    typer.Option(
+    size_option(
+        None,
+        "Memory limit of the build, such as 4GB. The rest is read and written in pieces.",
+        "half of the free memory",
         "--memory",
-        metavar="SIZE",
-        callback=check_size,
-        show_default="half of the free memory",
-        help="Memory limit of the build, such as 4GB. The rest is read and written in pieces.",
     ),
 ]
 Worker = Annotated[
-    bool,
-    typer.Option("--worker", help="Share the work with all processes that have the same arguments, on any host."),
+    bool, typer.Option("--worker", help="Share the work with all processes that have the same arguments, on any host.")
 ]
 
 Json = Annotated[bool, typer.Option("--json", help="Print events and results as JSON lines. Other text goes to standard error.")]
@@ -162,12 +165,11 @@ BatchSize = Annotated[int, _group(TRAINING, "Seeds per step and trainer.")]
 LearningRate = Annotated[float, _group(TRAINING, "Learning rate of Adam.")]
 WeightDecay = Annotated[float, _group(TRAINING, "Weight decay of Adam.")]
 LocalityOfSeeds = Annotated[
-    choices.Locality,
-    _group(TRAINING, "Take the seeds of a batch from the whole graph, one block, or one partition."),
+    choices.Locality, _group(TRAINING, "Take the seeds of a batch from the whole graph, one block, or one partition.")
 ]
 Seed = Annotated[int, _group(TRAINING, "Random seed. The same seed gives the same batches on any number of nodes.")]
 
-EvalEvery = Annotated[int, _group(EVALUATION, "Validate every N epochs.", metavar="N")]
+EvalEvery = Annotated[int, _group(EVALUATION, "Validate every N epochs.")]
 EvalFanout = Annotated[
     str | None,
     _group(
@@ -207,14 +209,7 @@ Cache = Annotated[
     ),
 ]
 BacklogBytes = Annotated[
-    str | None,
-    _group(
-        PLACE,
-        "Memory per trainer for prefetched batches, such as 512MB.",
-        metavar="SIZE",
-        callback=check_size,
-        show_default="1/16 of its memory, up to 4GiB",
-    ),
+    str | None, size_option(PLACE, "Memory per trainer for prefetched batches, such as 512MB.", "1/16 of its memory, up to 4GiB")
 ]
 Device = Annotated[str, _group(PLACE, "cpu, cuda, cuda:N, or auto: a GPU if there is one.", metavar="NAME")]
 Deadline = Annotated[float, _group(PLACE, "How long to wait for other trainers and servers.", metavar="SECONDS")]
@@ -232,9 +227,7 @@ MetricsAt = Annotated[
         show_default="none; HOST is 127.0.0.1",
     ),
 ]
-SaveEvery = Annotated[
-    int, _group(PLACE, "Also save the run every N steps, not only after each epoch. 0 is never.", metavar="N", min=0)
-]
+SaveEvery = Annotated[int, _group(PLACE, "Also save the run every N steps, not only after each epoch. 0 is never.", min=0)]
 Resume = Annotated[
     str | None,
     typer.Option(
@@ -293,9 +286,5 @@ Lease = Annotated[
 ]
 ServerMetricsAt = Annotated[
     str | None,
-    typer.Option(
-        metavar="[HOST]:PORT",
-        show_default="none; HOST is 127.0.0.1",
-        help="Address for Prometheus and halohop top.",
-    ),
+    typer.Option(metavar="[HOST]:PORT", show_default="none; HOST is 127.0.0.1", help="Address for Prometheus and halohop top."),
 ]

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from halohop.launch.options.parsing import check_size
-from halohop.launch.options.shared import PLACE
+from halohop.launch.options.shared import PLACE, size_option
 
 PartsOrUrl = Annotated[str, typer.Argument(metavar="PARTS", help="Folder of a partitioned graph, or its URL with --stage.")]
 Folder = Annotated[
@@ -20,11 +19,5 @@ Folder = Annotated[
 ]
 Bytes = Annotated[
     str | None,
-    typer.Option(
-        metavar="SIZE",
-        rich_help_panel=PLACE,
-        callback=check_size,
-        show_default="no limit",
-        help="Disk space for datasets in --stage, such as 1TB. The least recently used are removed.",
-    ),
+    size_option(PLACE, "Disk space for datasets in --stage, such as 1TB. The least recently used are removed.", "no limit"),
 ]

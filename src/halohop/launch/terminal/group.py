@@ -20,6 +20,7 @@ from halohop.launch.terminal.wording import options_of, spelled
 from halohop.world import World
 
 _EXIT_FAILED, _EXIT_REFUSED = 1, 2
+_OF_A_FILE = re.compile(r"\S+\.(?:toml|ya?ml): |\[[\w.]+\]: ")
 _LONGEST_NAME = len("sum-weights")
 
 
@@ -38,7 +39,8 @@ class Commands(typer.core.TyperGroup):
             if ctx.params.get("debug"):
                 raise
             command = self.get_command(ctx, ctx.invoked_subcommand)
-            text = spelled(str(error), options_of(command.params if command else ()))
+            of_file = _OF_A_FILE.match(str(error))  # whose keys are no options
+            text = spelled(str(error), options_of(command.params if command and not of_file else ()))
             Console(stderr=True, soft_wrap=True).print(Text.assemble(("error: ", "bold red"), message(text)))
             raise typer.Exit(_exit_code(error)) from error
 
@@ -53,7 +55,9 @@ class Commands(typer.core.TyperGroup):
         groups: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for name in self.list_commands(ctx):
             if command := self.get_command(ctx, name):
-                groups[getattr(command, "rich_help_panel", None) or "Commands"].append((name, command.get_short_help_str(limit=99)))
+                groups[getattr(command, "rich_help_panel", None) or "Commands"].append(
+                    (name, command.get_short_help_str(limit=99))
+                )
         for group, records in groups.items():
             with formatter.section(group):
                 formatter.write_dl([(name.ljust(_LONGEST_NAME), text) for name, text in records])
