@@ -47,7 +47,7 @@ ALLOWED = {
 }
 """Uses that are plain where they are, and why."""
 
-CEILINGS = {"help": 50, "messages": 216, "docstrings": 1458}
+CEILINGS = {"help": 0, "messages": 208, "docstrings": 1458}
 
 LEFT = {
     "docs/migrate.md": 21,

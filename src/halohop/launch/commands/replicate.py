@@ -20,10 +20,7 @@ COPIES = "Replicas"
 
 MethodOrFrequency = Annotated[
     choices.MethodOrFrequency,
-    typer.Option(
-        help="How to assign nodes. auto is metis if it is installed and fits into memory. frequency uses --fanout, --batch-size, "
-        "--split, --hotness."
-    ),
+    typer.Option(help="How to assign nodes. auto prefers metis. frequency uses --fanout, --batch-size, --split and --hotness."),
 ]
 
 Ratio = Annotated[
@@ -114,6 +111,8 @@ class Copies:
     def _replicas(self, seeds: tuple[str, str]) -> "Replicas":
         from halohop import Replicas
 
+        if (self.replica_ratio is None) == (self.replica_memory is None):
+            raise InputError("give one of --replica-ratio and --replica-memory")
         return Replicas(
             fanouts=numbers(self.fanout) or (),
             batch_size=self.batch_size,

@@ -20,7 +20,7 @@ from halohop.launch.terminal.wording import options_of, spelled
 from halohop.world import World
 
 _EXIT_FAILED, _EXIT_REFUSED = 1, 2
-_OF_A_FILE = re.compile(r"\S+\.(?:toml|ya?ml): |\[[\w.]+\]: ")
+_OF_A_FILE = re.compile(r"\S+\.(?:toml|ya?ml): |\[[\w.]+\]: |options of ")
 _LONGEST_NAME = len("sum-weights")
 
 
@@ -40,7 +40,7 @@ class Commands(typer.core.TyperGroup):
                 raise
             command = self.get_command(ctx, ctx.invoked_subcommand)
             of_file = _OF_A_FILE.match(str(error))  # whose keys are no options
-            text = spelled(str(error), options_of(command.params if command and not of_file else ()))
+            text = spelled(str(error).removeprefix("options: "), options_of(command.params if command and not of_file else ()))
             Console(stderr=True, soft_wrap=True).print(Text.assemble(("error: ", "bold red"), message(text)))
             raise typer.Exit(_exit_code(error)) from error
 

@@ -54,9 +54,8 @@ def spelled(message: str, flags: Mapping[str, tuple[str, str]]) -> str:
     text = _IN_PYTHON.sub("", text)
     if names := "|".join(sorted(map(re.escape, flags), key=len, reverse=True)):
         text = re.sub(rf"{_START}({names})=({_VALUE}){_END}", lambda found: _option(found, flags), text)
-    if names := "|".join(sorted((name for name in flags if "_" in name), key=len, reverse=True)):
-        text = re.sub(rf"{_START}({names})(?![\w(/]|\.\w| ?=)", lambda found: flags[found[1]][0], text)
-    text = _SETTING.sub(lambda found: f"{found[1].replace('_', ' ')} {_plain(found[2])}", text)
+        text = re.sub(rf"{_START}\b({names})\b(?![(/]|\.\w| ?=)", lambda found: _name(found, flags), text)
+    text = _SETTING.sub(lambda found: f"{found[1].replace('_', ' ') if flags else found[1]} {_plain(found[2])}", text)
     text = _SEQUENCE.sub(lambda found: _plain(found[0]), text)
     return _TWICE.sub(r"\1", text) + mark + trace
 
@@ -68,6 +67,15 @@ def _option(found: re.Match[str], flags: Mapping[str, tuple[str, str]]) -> str:
     if found[2] in ("False", "None"):
         return off if off and found[2] == "False" else f"no {on}"
     return f"{on} {shlex.quote(_plain(found[2], ','))}"
+
+
+def _name(found: re.Match[str], flags: Mapping[str, tuple[str, str]]) -> str:
+    """An option for its setting's name; words of English stay, unless it is clear that they are names."""
+    around = found.string[max(found.start() - 6, 0) : found.start()], found.string[found.end() : found.end() + 11]
+    is_name = (
+        "_" in found[0] or (around[0][-1:], around[1][:1]) == ("(", ")") or (around[0] == "leave " and around[1][:4] == " out")
+    )
+    return flags[found[0]][0] if is_name or (not around[0] and around[1] == " is missing") else found[0]
 
 
 def _plain(text: str, comma: str = ", ") -> str:
