@@ -96,7 +96,7 @@ def test_it_runs(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ([], "options: data is missing"),
+        ([], "--data is missing"),
         (["--data", "parts"], "give either a script to run"),
         (["--data", "parts", "--train", "epochs=1", "--", "train.py"], "not both"),
         (["--data", "parts", "--train", "epoch=1"], "options of halohop train: unknown option 'epoch'; did you mean 'epochs'"),

@@ -83,7 +83,7 @@ def _explained(problem: str, kind: type) -> str:
     problem, _, name = problem.partition(" - at `$")
     name = name.strip("`.")
     if kinds := re.fullmatch(r"Expected `([^`]+)`, got `(\w+)`", problem):
-        wanted = [_KINDS.get(each, each) for each in kinds[1].split(" | ") if each != "null"]
+        wanted = [_KINDS.get(each, each) for each in sorted({*kinds[1].split(" | ")} - {"null"})]
         return f"{name} must be {' or '.join(wanted)}, got {_KINDS.get(kinds[2], kinds[2])}"
     if problem.startswith("Invalid enum value "):
         known = re.findall(r"'(\w+)'", str(get_type_hints(kind).get(name)))
