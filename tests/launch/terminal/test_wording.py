@@ -17,6 +17,7 @@ from halohop.launch.terminal.wording import options_of, spelled
         ("train", "one (tables=, --tables FOLDER)", "one (--tables FOLDER)"),
         ("train", "a lower rate (lr, --lr), or (resume=True, --resume)", "a lower rate (--lr), or (--resume)"),
         ("train", "with --method metis (halohop.partition(..., method='metis')), too", "with --method metis, too"),
+        ("train", "x: [Errno 2] No such file", "x: No such file"),
         ("train", "leave mode out, and as time_attr, (seed)", "leave --mode out, and as --time-attr, (--seed)"),
         ("train", "write synthetic:powerlaw?nodes=N&edges=N", "write synthetic:powerlaw?nodes=N&edges=N"),
         ("train", "'nodes=1' and /seed=1/x and S3://a?seed=1", "'nodes=1' and /seed=1/x and S3://a?seed=1"),

@@ -10,7 +10,7 @@ _LITERAL = r"\([^()]*\)|\[[^\[\]]*\]|'[^']*'|\"[^\"]*\"|None|True|False|-?[\d.][
 _VALUE = rf"{_LITERAL}|-?[A-Za-z0-9_.]*[A-Za-z0-9_]"
 _START, _END = r"(?<![\w.?&=/:'\"-])", r"(?![\w&/])"  # not in a URL, a path, quoted text or an option
 _IN_PYTHON = re.compile(
-    r" \(halohop\.\w+\((?:[^()]|\([^()]*\))*\)\)"
+    r"\[Errno -?\d+\] | \(halohop\.\w+\((?:[^()]|\([^()]*\))*\)\)"
     rf"|{_START}(?:[a-z_]+=(?:{_VALUE})?|(?<=\()[a-z_]+), (?:on the command line )?(?=--[a-z])"
 )
 _SETTING = re.compile(rf"{_START}([a-z]\w*)=({_LITERAL}){_END}")
