@@ -292,9 +292,9 @@ def test_damage_is_found(copied, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"ratio": None}, "ratio=None and memory=None"),
-        ({"memory": 10}, "give one of them"),
-        ({"ratio": -0.1}, r"ratio=-0\.1"),
+        ({"ratio": None}, "give one of ratio and memory, more than 0; got none"),
+        ({"memory": 10}, "give one of ratio and memory, more than 0; got 0.1 and 10"),
+        ({"ratio": -0.1}, r"more than 0; got -0\.1"),
         ({"method": "guess"}, "method='guess'"),
         ({"locality": "near"}, "locality='near'"),
         ({"weight_attr": "w"}, "no relation has weights 'w'"),

@@ -62,6 +62,26 @@ def test_help_is_whole_on_a_narrow_terminal(command: str, columns: int) -> None:
         assert other.get_short_help_str(limit=1000) in words
 
 
+@pytest.mark.parametrize("command", sorted(get_command(cli.app).commands))
+def test_help_is_short(command: str) -> None:
+    """An option takes three lines and its default, and no example is wrapped."""
+    group = get_command(cli.app)
+    shown = CliRunner(env={"COLUMNS": "80"}).invoke(cli.app, [command, "--help"]).output
+    for entry in re.split(r"\n(?=\S|\n| {2}\S)", shown.partition("\nOptions")[2]):
+        text = [
+            line for line in entry.splitlines() if not line.startswith("  -") or line[32:].strip() or "  " in line[2:].strip()
+        ]
+        assert len(text) <= 4, entry
+    for line in (group.commands[command].help or "").splitlines():
+        assert not line.strip().startswith("$") or line.strip() in map(str.strip, shown.splitlines())
+
+
+def test_commands_are_in_groups() -> None:
+    shown = invoke("--help").output
+    heads = [line for line in shown.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert heads == ["Options:", "Data:", "Train:", "Serve and deploy:", "Tools:"]
+
+
 def test_version() -> None:
     assert re.fullmatch(r"halohop 0\.\d+\.\d+(\.dev\d+)? \(torch \S+, Python 3\.\S+\)\n", invoke("--version").output)
 

@@ -117,7 +117,7 @@ def test_a_file_of_any_server(start: Start, seeds: Path, parts: Path) -> None:
     (named,) = start([1], seeds=seeds)
     with clients_of([without, named], 1, sampling="client") as (graph,):
         assert graph.seed_file("papers/train.npy").tolist() == SEEDS.tolist()
-        with pytest.raises(InputError, match=r"this server names no folder of them.*; there is no seed file 'other\.npy'"):
+        with pytest.raises(InputError, match=r"this server has no folder of them.*; there is no seed file 'other\.npy'"):
             graph.seed_file("other.npy")
 
 

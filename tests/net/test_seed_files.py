@@ -139,7 +139,7 @@ def test_what_is_not_there(folder):
     assert "there is no seed file 'none.npy' below the folder" in refusal(folder, "none.npy")
     assert "is no regular file" in refusal(folder, "papers")
     assert str(folder) not in refusal(folder, "papers")
-    assert "this server names no folder of them; start it with seeds=" in refusal(None, "links.npy")
+    assert "this server has no folder of them; start it with one (seeds=, --seeds FOLDER)" in refusal(None, "links.npy")
     with pytest.raises(InputError, match="is no folder here"):
         SeedFiles(folder / "links.npy")
 

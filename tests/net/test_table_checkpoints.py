@@ -100,7 +100,7 @@ def test_servers_with_a_shared_disk_read_what_others_wrote(parts: Path, tmp_path
 def test_a_server_without_a_folder_says_how_it_gets_one(parts: Path, tmp_path: Path) -> None:
     with connected(parts, {(0, 1, 2): None}) as graph:
         write(graph)
-        with pytest.raises(RemoteError, match=r"names no folder for tables; start it with tables= \(--tables FOLDER\)"):
+        with pytest.raises(RemoteError, match=r"names no folder for tables; start it with one \(tables=, --tables FOLDER\)"):
             graph.tables.save(tmp_path / "run", step=3)
         assert list((tmp_path / "run").iterdir()) == []
 

@@ -341,7 +341,7 @@ def test_a_server_writes_and_reads_below_its_folder_only(saved, owner: Make, tmp
     assert server.load(f"runs/{STEP}", server.save(f"runs/{STEP}"))["e"] > 0
     assert server.load(f"{allowed}/runs/{STEP}", server.save(f"runs/{STEP}"))["e"] > 0
     bare = owner([range(ROWS)], [spec_of()], None, anywhere=False)
-    with pytest.raises(InputError, match=r"this server names no folder for tables; start it with tables= \(--tables FOLDER\)"):
+    with pytest.raises(InputError, match=r"names no folder for tables; start it with one \(tables=, --tables FOLDER\)"):
         bare.save(f"runs/{STEP}")
 
 

@@ -52,7 +52,7 @@ class Room:
     def __post_init__(self) -> None:
         given = [value for value in (self.ratio, self.memory) if value is not None]
         if len(given) != 1 or not given[0] > 0:
-            raise InputError(f"ratio={self.ratio} and memory={self.memory}: give one of them, and more than 0")
+            raise InputError(f"give one of ratio and memory, more than 0; got {' and '.join(map(str, given)) or 'none'}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

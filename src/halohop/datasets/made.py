@@ -44,7 +44,7 @@ def read_made(text: str, staging: Staging, *, fractions: Sequence[float], seed: 
         _check_memory(text, staging)
         return kept(staging, synthetic(what or "small", fractions=shares, seed=seed))
     if kind != "synthetic-hetero" or (what or "small") not in HETERO_SIZES:
-        raise InputError(f"unknown size {what!r} of {kind}; known: {list(HETERO_SIZES)}")
+        raise InputError(f"unknown size {what!r} of {kind}; use one of {', '.join(HETERO_SIZES)}")
     return kept(staging, synthetic_hetero(HETERO_SIZES[what or "small"], fractions=shares, seed=seed))
 
 
@@ -95,7 +95,7 @@ def _shape(text: str, query: str, *, fractions: tuple[float, float, float], seed
             numbers[name] = float(value) if known[name].type is float else int(value)
         except ValueError as error:
             raise InputError(
-                f"{text!r}: {name}={value!r} is no {'number' if known[name].type is float else 'whole number'}"
+                f"{text!r}: {name} must be a {'number' if known[name].type is float else 'whole number'}, got {value!r}"
             ) from error
     missing = [name for name, field in known.items() if field.default is MISSING and name not in numbers]
     if missing:

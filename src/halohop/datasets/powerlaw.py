@@ -53,15 +53,15 @@ class PowerLaw:
 
     def __post_init__(self) -> None:
         if not 1 <= self.nodes <= _MOST_NODES:
-            raise InputError(f"nodes={self.nodes} must be from 1 to {_MOST_NODES}")
+            raise InputError(f"nodes must be from 1 to {_MOST_NODES}, got {self.nodes}")
         if self.edges < 0 or self.features < 0:
-            raise InputError(f"edges={self.edges} and features={self.features} must not be negative")
+            raise InputError(f"edges and features must not be negative, got {self.edges} and {self.features}")
         if not 1 <= self.classes <= self.nodes:
-            raise InputError(f"classes={self.classes} must be from 1 to the number of nodes, {self.nodes}")
+            raise InputError(f"classes must be from 1 to the number of nodes, {self.nodes}, got {self.classes}")
         if self.exponent <= 2:
-            raise InputError(f"exponent={self.exponent} must be over 2: below, the average degree has no limit")
+            raise InputError(f"exponent must be above 2, got {self.exponent}: below, the average degree has no limit")
         if not 0 <= self.homophily <= 1:
-            raise InputError(f"homophily={self.homophily} must be from 0 to 1")
+            raise InputError(f"homophily must be from 0 to 1, got {self.homophily}")
         if min(self.fractions) < 0 or sum(self.fractions) > 1 + 1e-9:
             raise InputError(f"fractions={self.fractions} must be three shares (train, val, test) that sum to at most 1")
 

@@ -143,11 +143,13 @@ def _graph_of(named: _Named) -> Any:
     """Makes the data set, and takes a graph from it."""
     dataset = _made(named)
     if named.graph is None and len(dataset) != 1:
-        raise InputError(f"{named.text!r} holds {len(dataset)} graphs; name one of them, such as graph=0")
+        raise InputError(f"{named.text!r} holds {len(dataset)} graphs; name one of them, such as ?graph=0")
     try:
         data = dataset[named.graph or 0]
     except IndexError as error:
-        raise InputError(f"{named.text!r}: graph={named.graph} is none of {len(dataset)} graphs") from error
+        raise InputError(
+            f"{named.text!r}: graph must be below {len(dataset)}, the number of graphs, got {named.graph}"
+        ) from error
     if not isinstance(data, Data | HeteroData | TemporalData):
         raise InputError(f"{named.text!r} holds a {type(data).__name__}, and no single graph")
     return copy.copy(data)  # the data set may keep it
@@ -203,7 +205,7 @@ def _typed(data: Any, named: _Named) -> HeteroData:
     """A relation for each edge type that occurs, called by its number."""
     if not isinstance(data, Data) or data.get("edge_type") is None or data.get("node_type") is not None:
         raise InputError(
-            f"{named.text!r} is no graph of one node type with an edge_type, so typed=true means nothing; leave it out"
+            f"{named.text!r} is not a graph of one node type with an edge_type, so typed=true has no effect; leave it out"
         )
     values, edge_type = data.edge_type.unique(return_inverse=True)  # PyG expects 0, 1, 2, ... without gaps
     relations = [(NODE, str(value), NODE) for value in values.tolist()]
@@ -235,5 +237,5 @@ def _choose_masks(store: Any, named: _Named) -> None:
         if not isinstance(mask, Tensor) or mask.dim() != 2:
             continue
         if named.mask is None or not 0 <= named.mask < mask.shape[1]:
-            raise InputError(f"{named.text!r}: {key} holds {mask.shape[1]} splits; name one of them, such as mask=0")
+            raise InputError(f"{named.text!r}: {key} holds {mask.shape[1]} splits; name one of them, such as ?mask=0")
         store[key] = mask[:, named.mask]

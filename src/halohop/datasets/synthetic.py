@@ -153,7 +153,7 @@ def _shape(
     if size is None and num_nodes is None:
         raise InputError("size=None needs num_nodes")
     if size is not None and size not in SIZES:
-        raise InputError(f"unknown size {size!r}; known: {list(SIZES)}, or None with num_nodes")
+        raise InputError(f"unknown size {size!r}; use one of {', '.join(SIZES)}")
     base = SIZES[size or "small"]
     shape = Size(
         num_nodes=base.num_nodes if num_nodes is None else num_nodes,

@@ -1,6 +1,7 @@
 """The command `halohop`: thin commands over what the library does."""
 
 import platform
+from collections.abc import Callable
 from datetime import datetime
 from importlib.metadata import version
 from typing import Annotated
@@ -54,14 +55,14 @@ def _show_version(wanted: bool) -> None:
 def halohop(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     verbose: Annotated[
-        int, typer.Option("--verbose", "-v", count=True, show_default=False, help="Log what is done; twice: in detail.")
+        int, typer.Option("--verbose", "-v", count=True, show_default=False, help="Log progress. Give it twice for details.")
     ] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but results and errors.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only results and errors.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Train graph neural networks on graphs that outgrow one process, one machine or its RAM.
+    """Train graph neural networks on graphs larger than one process or machine.
 
     $ halohop demo
 
@@ -72,18 +73,17 @@ def halohop(
     logs.configure(logs.level_of(verbose=verbose, quiet=quiet))
 
 
-app.command(cls=Command)(partition_command.partition)
-app.command(cls=Command)(fetch_command.fetch)
-app.command(cls=Command)(upload_command.upload)
-app.command(cls=Command)(export_command.export)
-app.command(cls=Command)(replicate_command.replicate)
-app.command("sum-weights", cls=Command)(sum_weights_command.sum_weights)
-app.command(cls=Command)(inspect_command.inspect)
-app.command(cls=dgl.DglCommand)(launch_command.launch)
-app.command("launch copy", cls=Command)(copy_command.copy)
+DATA, TRAIN, DEPLOY, TOOLS = "Data", "Train", "Serve and deploy", "Tools"
+
+_OF_DATA: tuple[Callable[..., None], ...] = (
+    *(partition_command.partition, inspect_command.inspect, fetch_command.fetch, upload_command.upload),
+    *(export_command.export, replicate_command.replicate, sum_weights_command.sum_weights),
+)
+for command in _OF_DATA:
+    app.command(command.__name__.replace("_", "-"), cls=Command, rich_help_panel=DATA)(command)
 
 
-@app.command(cls=Command)
+@app.command(cls=Command, rich_help_panel=TRAIN)
 def train(
     context: typer.Context,
     parts: shared.PartsOrSource,
@@ -146,7 +146,9 @@ def train(
     as_json: shared.Json = False,
     config: shared.Config = None,
 ) -> None:
-    """Train a model that classifies nodes or predicts links, with processes on this machine or as one of torchrun's ranks.
+    """Train a model to classify nodes or predict links.
+
+    Start it once to use processes of this machine, or on every rank with torchrun.
 
     $ halohop train parts --fanout 15,10,5 --nodes 2 --trainers 2 --out runs/first
 
@@ -156,13 +158,13 @@ def train(
 
     $ halohop train parts --config sage.toml --lr 0.003
 
-    $ halohop train 10.0.0.7:5510,10.0.0.8:5510 --token-file secret --trainers 2
+    $ halohop train 10.0.0.7:5510,10.0.0.8:5510 --token-file secret
 
     $ halohop train s3://bucket/parts --stage /scratch/stage
 
     $ halohop train --resume runs/first
 
-    $ torchrun --nnodes 2 --nproc-per-node 4 ... -m halohop train parts --out runs/first
+    $ torchrun --nproc-per-node 4 -m halohop train parts --out runs/first
     """
     given = locals()
     from halohop.launch.processes.forking import fork_server
@@ -200,7 +202,7 @@ def train(
         show(outcome, logs.people() if as_json else Console(), url=copy_to)
 
 
-@app.command(cls=Command)
+@app.command(cls=Command, rich_help_panel=TRAIN)
 def infer(
     context: typer.Context,
     parts: shared.PartsOrServers,
@@ -214,7 +216,7 @@ def infer(
     fanout: shared.InferFanout = _INFER["fanout"],
     batch_size: shared.EvalBatchSize = _INFER["batch_size"],
     batch_edges: shared.BatchEdges = _INFER["batch_edges"],
-    seed: Annotated[int, typer.Option(help="Of the draws, where not all neighbours are taken.")] = _INFER["seed"],
+    seed: Annotated[int, typer.Option(help="Random seed of --fanout.")] = _INFER["seed"],
     nodes: shared.Nodes = 1,
     trainers: shared.Trainers = 1,
     workers: shared.Workers = _INFER["workers"],
@@ -229,16 +231,18 @@ def infer(
     as_json: shared.Json = False,
     config: shared.Config = None,
 ) -> None:
-    """Predict the classes of nodes with a trained model, by the nodes' own ids; here, or as one of torchrun's ranks. A model that
-    predicts links gives each node its vector.
+    """Predict node classes or compute node embeddings with a trained model.
 
-    Each layer is computed once for every node, from all neighbours. If it is stopped, the same command goes on from there.
+    Without --fanout each layer is computed once for all nodes, from all neighbors. If the command is stopped, run it again to
+    resume.
 
     $ halohop infer parts --checkpoint runs/first/checkpoint --out predictions
 
-    $ halohop infer parts --checkpoint runs/first/checkpoint --nodes 2 --trainers 2 --embeddings
+    $ halohop infer parts --checkpoint runs/first/checkpoint --embeddings
 
-    $ halohop infer parts --checkpoint runs/first/checkpoint --split test --form parquet --fanout 15,10
+    \b
+    $ halohop infer parts --checkpoint runs/first/checkpoint \\
+        --split test --form parquet --fanout 15,10
     """
     given = locals()
     from halohop.launch.processes.forking import fork_server
@@ -270,6 +274,11 @@ def infer(
         echo(f"{masked(out)}/{file.name}" if is_url(out) else file)
 
 
-for command in (serve_command.serve, tools.health, tools.top, tools.bench, tools.demo):
-    app.command(cls=Command)(command)
-app.command("compile", cls=Command)(tools.compile_kernels)
+app.command(cls=dgl.DglCommand, rich_help_panel=DEPLOY)(launch_command.launch)
+app.command("launch copy", cls=Command, rich_help_panel=DEPLOY)(copy_command.copy)
+app.command(cls=Command, rich_help_panel=DEPLOY)(serve_command.serve)
+app.command(cls=Command, rich_help_panel=DEPLOY)(tools.health)
+app.command(cls=Command, rich_help_panel=DEPLOY)(tools.top)
+app.command(cls=Command, rich_help_panel=TOOLS)(tools.demo)
+app.command(cls=Command, rich_help_panel=TOOLS)(tools.bench)
+app.command("compile", cls=Command, rich_help_panel=TOOLS)(tools.compile_kernels)

@@ -216,7 +216,7 @@ def scrape(address: str, *, timeout: float = 5.0) -> Counted:
             text = reply.read().decode()
         families = list(_parser().text_string_to_metric_families(text))
     except (URLError, OSError, ValueError) as error:
-        raise TransportError(f"no metrics at {place}: {error}; is it what --metrics said?") from error
+        raise TransportError(f"no metrics at {place}: {getattr(error, 'reason', error)}; is it what --metrics said?") from error
     sums: dict[str, float] = {}
     peers: dict[str, dict[str, float]] = {}
     for sample in (sample for family in families for sample in family.samples if sample.name.startswith(PREFIX)):

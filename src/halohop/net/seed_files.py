@@ -85,7 +85,7 @@ class SeedFiles:
 
     def _read(self, name: str) -> Tensor:
         if self._folder is None:
-            raise InputError(f"seed file {name!r}: this server names no folder of them; start it with seeds= (--seeds FOLDER)")
+            raise InputError(f"seed file {name!r}: this server has no folder of them; start it with one (seeds=, --seeds FOLDER)")
         outside = InputError(f"seed file {name!r} lies outside the folder that the server names; give a path below it")
         if not name or "\0" in name:
             raise outside

@@ -49,7 +49,7 @@ class Frequency:
     def __post_init__(self) -> None:
         check_method(self.method)
         if self.method == "degree":
-            raise InputError("method='degree' is the same for all partitions; give 'vip' or 'presample'")
+            raise InputError("'degree' is the same for all partitions; use 'vip' or 'presample'")
 
     def __call__(self, tables: GraphTables, request: AssignRequest) -> Division:
         """

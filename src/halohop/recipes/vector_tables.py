@@ -163,7 +163,7 @@ class VectorTables:
         if state["unsaved"]:
             raise InputError(
                 f"{folder} holds no vectors to go on with: the run's servers could not save them ({state['unsaved']}); start "
-                "them with --tables FOLDER (halohop.serve(tables=)) in which the run's folder lies, and begin again"
+                "them with a folder for tables (tables=, --tables FOLDER) in which the run's folder lies, and begin again"
             )
         if self._tables and self._world.rank == 0:
             self._graph.tables.load(folder / TABLES, step=state["step"], names=self.names)

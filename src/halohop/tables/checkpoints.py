@@ -143,7 +143,9 @@ class Checkpoints:
         if anywhere:
             return Path(asked).absolute()
         if self._folder is None:
-            raise InputError(f"folder {asked!r}: this server names no folder for tables; start it with tables= (--tables FOLDER)")
+            raise InputError(
+                f"folder {asked!r}: this server names no folder for tables; start it with one (tables=, --tables FOLDER)"
+            )
         path = resolve_below(self._folder, asked) if 0 < len(asked) <= _LONGEST and "\0" not in asked else None
         if path is None or path == self._folder:
             who = "trainer" if self._anywhere else "server"

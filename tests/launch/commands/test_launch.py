@@ -96,7 +96,7 @@ def test_it_runs(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ([], "options: data is missing"),
+        ([], "--data is missing"),
         (["--data", "parts"], "give either a script to run"),
         (["--data", "parts", "--train", "epochs=1", "--", "train.py"], "not both"),
         (["--data", "parts", "--train", "epoch=1"], "options of halohop train: unknown option 'epoch'; did you mean 'epochs'"),
@@ -104,7 +104,7 @@ def test_it_runs(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
         (["--data", "parts", "--train", "epochs"], "--train 'epochs' is not like NAME=VALUE"),
         (["--data", "parts", "--env", "A=1", "--env", "A=2", "--", "train.py"], "--env A is given twice"),
         (["--config", "absent.toml"], "there is no configuration file absent.toml"),
-        (["--config", "job.toml", "--engine", "sge"], "--engine sge is none of local, ssh, slurm, k8s, ray"),
+        (["--config", "job.toml", "--engine", "sge"], "unknown engine 'sge'; use one of local, ssh, slurm, k8s, ray"),
         (["--config", "job.toml", "--hosts", "a,a"], "host 'a' is named twice"),
         (["--config", "job.toml", "--replicas", "4"], "--replicas 4 of each partition need as many servers, but there are 3"),
         (["--data", "parts", "--", "trian.py"], "there is no script trian.py"),

@@ -52,9 +52,9 @@ def test_partition_by_frequency(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ((), "give one of them"),
+        ((), "give one of --replica-ratio and --replica-memory"),
         (("--replica-ratio", "0.1", "--fanout", "many"), "is not like 15,10,5"),
-        (("--replica-ratio", "0.1", "--split", "tarin"), "with a split 'tarin' are []"),
+        (("--replica-ratio", "0.1", "--split", "tarin"), "no such split; its splits: node:train, node:val, node:test"),
         (("--replica-memory", "much"), "is no size"),
     ],
 )

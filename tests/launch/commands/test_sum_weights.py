@@ -49,6 +49,6 @@ def test_what_is_wrong_is_said(source: Path, tmp_path: Path) -> None:
     np.save(source / "edge_weight.npy", np.array([0.5, 0, -2, 0], np.float32))
     made = invoke("partition", source, tmp_path / "parts", "--method", "range", "--weight-sums", "edge_weight")
     assert made.exit_code == 2
-    assert "edge 2 of ('node', 'to', 'node') has the weight -2 in 'edge_weight'" in " ".join(made.output.split())
+    assert "edge 2 of node,to,node has the weight -2 in 'edge_weight'" in " ".join(made.output.split())
     for words in ((), ("edge_weight", "--remove")):
         assert "name columns of weights, or give --remove" in invoke("sum-weights", source, *words).output

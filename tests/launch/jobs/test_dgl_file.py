@@ -157,7 +157,7 @@ def test_a_job_file_may_say_what_the_options_do_not(here: Path) -> None:
         ({"part_config": "ip_config.txt"}, "ip_config.txt has no manifest.json; name the JSON file"),
         ({"part_config": "bad.json"}, "bad.json does not say how many partitions there are; name the file that partition_graph"),
         ({"extra_envs": (("HALOHOP_TOKEN", "x"),)}, "the token is not given in env"),
-        ({"extra_envs": (("A-B", "x"),)}, "'A-B' is no name of an environment variable"),
+        ({"extra_envs": (("A-B", "x"),)}, "'A-B' is not a name of an environment variable"),
     ],
 )
 def test_what_cannot_work_is_refused(here: Path, changed: dict[str, object], complaint: str) -> None:
@@ -191,12 +191,12 @@ def test_the_command_prints_the_plan(here: Path) -> None:
     [
         (["--num_servers", "1", COMMAND], "--num_servers is an option of DGL's launcher, which needs"),
         ([*LINE.split()], "the command stands at the end, in quotes, as one string"),
-        ([*LINE.split(), "--hosts", "a,b", COMMAND], "--hosts a,b is said by --ip_config"),
-        ([*LINE.split(), "--trainers", "2", COMMAND], "--trainers 2 is said by --num_trainers"),
-        ([*LINE.split(), "--servers", "2", COMMAND], "--servers 2 is said by --num_servers"),
-        ([*LINE.split(), "--engine", "slurm", COMMAND], "--engine slurm is said by --ip_config"),
+        ([*LINE.split(), "--hosts", "a,b", COMMAND], "--hosts a,b contradicts --ip_config"),
+        ([*LINE.split(), "--trainers", "2", COMMAND], "--trainers 2 contradicts --num_trainers"),
+        ([*LINE.split(), "--servers", "2", COMMAND], "--servers 2 contradicts --num_servers"),
+        ([*LINE.split(), "--engine", "slurm", COMMAND], "--engine slurm contradicts --ip_config"),
         ([*LINE.split(), "--extra_envs", "A=1", "A=2", COMMAND], "--extra_envs A is given twice"),
-        ([*LINE.split(), "--extra_envs", "A-B=1", COMMAND], "'A-B' is no name of an environment variable"),
+        ([*LINE.split(), "--extra_envs", "A-B=1", COMMAND], "'A-B' is not a name of an environment variable"),
         ([*LINE.split(), "--epochs", "3", COMMAND], "--epochs 3 is for configuration files of GLT's launcher"),
     ],
 )

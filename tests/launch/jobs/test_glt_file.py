@@ -99,12 +99,12 @@ def test_the_script_may_be_elsewhere(tmp_path: Path) -> None:
         ({"visible_devices": ["0, 1", "0,1"]}, "visible_devices: '0, 1' are no devices; write them like 0,1"),
         ({"dataset": "../x"}, "dataset='../x' is no name of a data set"),
         ({"in_channel": 0}, "in_channel=0 must be at least 1"),
-        ({"in_channel": "many"}, r"config.yml: Expected `int`, got `str` - at `\$.in_channel`"),
-        ({"ports": ["22", 22]}, r"Expected `int`, got `str` - at `\$.ports"),
-        ({"nodes": "10.0.0.7"}, r"Expected `array`, got `str` - at `\$.nodes`"),
+        ({"in_channel": "many"}, "config.yml: in_channel must be a whole number, got text"),
+        ({"ports": ["22", 22]}, r"ports\[0\] must be a whole number, got text"),
+        ({"nodes": "10.0.0.7"}, "nodes must be a list, got text"),
         ({"username": ["a", "b"]}, "config.yml: unknown key 'username'; did you mean 'usernames'"),
-        ({"dst_paths": None}, "missing required field `dst_paths`"),
-        ({"dataset": None, "nodes": None}, "missing required field `nodes`"),
+        ({"dst_paths": None}, "dst_paths is missing"),
+        ({"dataset": None, "nodes": None}, "nodes is missing"),
     ],
 )
 def test_what_cannot_work_is_refused(tmp_path: Path, changed: dict[str, Any], complaint: str) -> None:
@@ -128,7 +128,7 @@ def test_a_master_that_others_do_not_reach(tmp_path: Path, given: dict[str, Any]
 
 def test_options_for_such_files_need_one(tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_text('data = "parts"\nrun = "train.py"\n')
-    with pytest.raises(InputError, match=r"epochs=3 is for configuration files of GLT's launcher, and .*job\.toml is none"):
+    with pytest.raises(InputError, match="epochs=3 is for configuration files of GLT's launcher; name one with --config"):
         read_job(tmp_path / "job.toml", {}, out="runs/1", of_glt={"epochs": 3, "script": None})
 
 

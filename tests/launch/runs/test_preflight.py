@@ -72,7 +72,7 @@ def test_a_gpu_that_is_not_there(refused: Any, tiny_parts: Path, device: str) ->
         (("--target", "paper"), "'paper'"),
         (("--task", "link"), "no bool column 'train_mask'"),
         (("--task", "link", "--time-attr", "when"), "have no column 'when'"),
-        (("--task", "link", "--relation", "a,b,c"), "('a', 'b', 'c')"),
+        (("--task", "link", "--relation", "a,b,c"), "unknown relation a,b,c"),
     ],
 )
 def test_a_model_or_task_for_another_graph(refused: Any, tiny_parts: Path, options: tuple[str, ...], complaint: str) -> None:

@@ -11,7 +11,18 @@ from halohop.launch.terminal.wording import options_of, spelled
         ("partition", "or pass overwrite=True to replace", "or pass --overwrite to replace"),
         ("partition", "normalize=False", "--no-normalize"),
         ("partition", "normalize=None", "no --normalize"),
-        ("partition", "num_parts=0 is wrong", "num_parts=0 is wrong"),  # no option of this name
+        ("partition", "num_parts=0 is wrong", "--parts 0 is wrong"),
+        ("train", "num_parts=0 is wrong", "--nodes 0 is wrong"),
+        ("train", "use storage='memory'", "use storage memory"),  # no option of this name
+        ("train", "one (tables=, --tables FOLDER)", "one (--tables FOLDER)"),
+        ("train", "a lower rate (lr, --lr), or (resume=True, --resume)", "a lower rate (--lr), or (--resume)"),
+        ("train", "with --method metis (halohop.partition(..., method='metis')), too", "with --method metis, too"),
+        ("train", "x: [Errno 2] No such file", "x: No such file"),
+        ("train", "leave mode out, and as time_attr, (seed)", "leave --mode out, and as --time-attr, (--seed)"),
+        ("train", "write synthetic:powerlaw?nodes=N&edges=N", "write synthetic:powerlaw?nodes=N&edges=N"),
+        ("train", "'nodes=1' and /seed=1/x and S3://a?seed=1", "'nodes=1' and /seed=1/x and S3://a?seed=1"),
+        ("train", "known: ['a', 'b'], [('u', 'r', 'v')], []", "known: a, b, u,r,v, none"),
+        ("train", "failed: Traceback (most recent call last): lr=1", "failed: Traceback (most recent call last): lr=1"),
         ("train", "device='cuda' is not here; use device='cpu'", "--device cuda is not here; use --device cpu"),
         ("train", "deadline_s=0.5 must", "--deadline 0.5 must"),
         ("train", "fanout=(5, -3) must", "--fanout 5,-3 must"),
@@ -26,5 +37,5 @@ def test_settings_are_spelled_as_options(command: str, message: str, said: str) 
     assert spelled(message, options_of(get_command(cli.app).commands[command].params)) == said
 
 
-def test_without_options_nothing_changes() -> None:
-    assert spelled("lr=3", {}) == "lr=3"
+def test_without_options_settings_keep_their_names() -> None:
+    assert spelled("batch_size=3, use mode='x y', hosts = ['a']", {}) == "batch_size 3, use mode x y, hosts = ['a']"

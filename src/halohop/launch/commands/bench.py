@@ -73,7 +73,7 @@ def bench(
     """
     benches = {"sampling": _sampling, "gather": _gather, "partitioned": _partitioned}
     if name not in benches:
-        raise InputError(f"unknown benchmark {name!r}; known: {list(benches)}")
+        raise InputError(f"unknown benchmark {name!r}; use one of {', '.join(benches)}")
     threads = threads or len(usable_cores())
     if rounds < 1 or threads < 1:
         raise InputError(f"rounds={rounds} and threads={threads} must be at least 1")

@@ -14,12 +14,13 @@ def copy(
     ssh_username: dgl.SshUserName = None,
     python: launching.Python = None,
 ) -> None:
-    """Copy to every host of a list its partitions and the scripts, for `halohop launch --workspace`: DGL's copy_files.
+    """Copy partitions and scripts to hosts, like DGL's copy_files.
 
-    What a host has is not sent again; after an interruption the same command goes on.
+    Use it before halohop launch --workspace. If the command is stopped, run it again to resume.
 
-    $ halohop launch copy --ip_config ip_config.txt --workspace /scratch/sage --rel_data_path data --part_config data/graph.json
-    --script_folder scripts
+    \b
+    $ halohop launch copy --ip_config ip_config.txt --workspace /scratch/sage \\
+        --rel_data_path data --part_config data/graph.json --script_folder scripts
     """
     from halohop.launch.jobs.dgl_copy import CopyOptions, hosts_job, parcels
     from halohop.launch.jobs.ssh.copying import copy as send

@@ -35,7 +35,7 @@ def dgl_options(given: Mapping[str, Any]) -> DglOptions | None:
         raise InputError(f"--{next(iter(own))} is an option of DGL's launcher, which needs {', '.join(missing)}, too")
     for name, other in _SAID.items():
         if given[name] and given[name] != "ssh":
-            raise InputError(f"{name}={given[name]!r} is said by {other}, among DGL's options; leave {name} out")
+            raise InputError(f"{name}={given[name]!r} contradicts {other}, an option of DGL's launcher; leave {name} out")
     if "extra_envs" in own:
         own["extra_envs"] = tuple(pairs(own["extra_envs"], "--extra_envs").items())
     return DglOptions(**own)

@@ -12,12 +12,14 @@ from halohop.launch.terminal.console import echo
 
 def export(
     parts: shared.PartsFolder,
-    out: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder, for DGL's partitions.")],
+    out: Annotated[Path, typer.Argument(metavar="FOLDER", help="New folder for the DGL partitions.")],
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", show_default="that of PARTS", help="Of the graph, and of the JSON file.")
+        str | None, typer.Option(metavar="NAME", show_default="name of PARTS", help="Name of the graph and of the JSON file.")
     ] = None,
 ) -> None:
-    """Write a partitioned graph as partitions that DGL reads: NAME.json, and a folder for each partition.
+    """Write a partitioned graph in DGL's format.
+
+    The result is NAME.json and a folder for each partition.
 
     $ halohop export parts data --name products
     """
@@ -26,4 +28,4 @@ def export(
 
     with stages(logs.people()) as progress:
         file = write_dgl(parts, out, name=name, progress=progress)
-    echo(f"{file} is what DGL reads: dgl.distributed.load_partition, DistGraph")
+    echo(f"wrote {file}, for dgl.distributed.load_partition and DistGraph")

@@ -9,29 +9,25 @@ from halohop.launch.options import shared
 from halohop.launch.terminal import logs
 from halohop.launch.terminal.console import echo
 
-FarFolder = Annotated[
-    str, typer.Argument(metavar="URL", help="Where the data set is: s3://bucket/parts, gs://..., file:///..., or a folder.")
-]
+FarFolder = Annotated[str, typer.Argument(metavar="URL", help="s3://bucket/parts, gs://..., file:///..., or a folder.")]
 
 
 def fetch(
     url: FarFolder,
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where it goes; what is there already is not fetched again.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Destination. Complete files in it are not fetched again.")],
     partitions: Annotated[
         str | None, typer.Option(metavar="N,N,...", show_default="all", help="Fetch only these partitions.")
     ] = None,
     share: Annotated[
         str | None,
-        typer.Option(
-            metavar="K/N", show_default="all", help="Fetch only every N-th partition from K on; several shares: 0/3,1/3."
-        ),
+        typer.Option(metavar="K/N", show_default="all", help="Fetch only every N-th partition, from number K. Several: 0/3,1/3."),
     ] = None,
     verify: shared.Verify = False,
-    deadline: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="Give up after so long without a byte.")] = 300.0,
+    deadline: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="Give up after this long without a byte.")] = 300.0,
 ) -> None:
-    """Fetch a partitioned graph, or some of its partitions; if it is stopped, the same command goes on from there.
+    """Copy a partitioned graph, or some of its partitions, from an object store.
 
-    Every file is compared with its checksum. Until all is here, FOLDER is no data set.
+    Every file is compared with its checksum. If the command is stopped, run it again to resume.
 
     $ halohop fetch s3://bucket/parts parts
 
@@ -44,13 +40,7 @@ def fetch(
 
     with stages(logs.people()) as progress:
         here = fetch_parts(
-            url,
-            folder,
-            partitions=part_numbers(partitions),
-            share=share,
-            verify=verify,
-            deadline=deadline,
-            progress=progress,
+            url, folder, partitions=part_numbers(partitions), share=share, verify=verify, deadline=deadline, progress=progress
         )
     held = held_parts(here, read_manifest(here))
     echo(f"{folder} has the partitions {', '.join(map(str, held))}")

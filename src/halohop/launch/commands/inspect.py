@@ -19,7 +19,7 @@ def inspect(
     verify: shared.Verify = False,
     html: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", show_default=False, help="Write a page with charts, and what an epoch needs of each host."),
+        typer.Option(metavar="FILE", show_default=False, help="Write an HTML page with charts and the needs of each host."),
     ] = None,
     fanout: Annotated[
         str | None,
@@ -27,17 +27,15 @@ def inspect(
             metavar="N,N,...",
             callback=parsing.check_numbers,
             show_default=f"with --html: {_TRAIN['fanout']}",
-            help="Sample batches with so many neighbours per hop, for what an epoch needs of each host.",
+            help="Sample batches with this fanout, to estimate what an epoch needs of each host.",
         ),
     ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Seeds of a batch.")] = _TRAIN["batch_size"],
-    batches: Annotated[int, typer.Option(min=1, help="Batches that are sampled for each host.")] = 8,
-    hotness: Annotated[
-        bool, typer.Option("--hotness/--no-hotness", help="Compute how often nodes are read, from all lists that batches reach.")
-    ] = True,
+    batch_size: Annotated[int, typer.Option(min=1, help="Seeds per batch.")] = _TRAIN["batch_size"],
+    batches: Annotated[int, typer.Option(min=1, help="Batches to sample for each host.")] = 8,
+    hotness: Annotated[bool, typer.Option("--hotness/--no-hotness", help="Estimate how often each node is read.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Show what a partitioned graph holds, how well it is divided, and what training on several hosts needs.
+    """Show the contents and balance of a partitioned graph, and what training needs.
 
     $ halohop inspect parts --verify
 

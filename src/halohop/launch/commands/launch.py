@@ -71,9 +71,13 @@ def launch(
     submit_nothing: launching.Print = False,
     wait: launching.Wait = False,
 ) -> None:
-    """Run a script, or halohop train, on several hosts: here, over ssh, on Slurm, Kubernetes or Ray. One file, one command.
+    """Run a script or halohop train on several hosts.
 
-    $ halohop launch --hosts 2 --trainers 2 --data parts -- train.py {graph} --epochs 3
+    Engines are local (simulated hosts), ssh, slurm, k8s (Kubernetes) and ray.
+
+    \b
+    $ halohop launch --hosts 2 --trainers 2 --data parts \\
+        -- train.py {graph} --epochs 3
 
     $ halohop launch --config job.toml --engine ssh --hosts node1,node2
 
@@ -81,10 +85,12 @@ def launch(
 
     $ halohop launch --config job.toml --engine slurm --wait
 
-    $ halohop launch --config dist_train_sage_sup_config.yml --master-addr 10.0.0.7
+    $ halohop launch --config glt_config.yml --master-addr 10.0.0.7
 
-    $ halohop launch --workspace /scratch/sage --num_trainers 2 --part_config data/graph.json --ip_config ip_config.txt
-    "python3 train.py --epochs 3"
+    \b
+    $ halohop launch --workspace /scratch/sage --num_trainers 2 \\
+        --part_config data/graph.json --ip_config ip_config.txt \\
+        "python3 train.py --epochs 3"
     """
     same = ("engine", "name", "hosts", "trainers", "start", "data", "cache", "python", "folder", "master_port")
     given = {each: context.params[each] for each in same}

@@ -23,17 +23,13 @@ if TYPE_CHECKING:
 
 def partition(
     source: shared.Source,
-    out: Annotated[str, typer.Argument(metavar="OUT", help="The new folder; or a URL, with --stage.")],
+    out: Annotated[str, typer.Argument(metavar="OUT", help="New folder, or a URL with --stage.")],
     parts: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="How many partitions: at least one per node that will train.",
-            show_default="2, or as partitions of another library are",
-        ),
+        typer.Option(min=1, help="Number of partitions, at least one per training node.", show_default="2, or as in SOURCE"),
     ] = None,
     method: replicate.MethodOrFrequency = choices.MethodOrFrequency.auto,
-    seed: Annotated[int, typer.Option(help="Same seed, same division.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the partitioning.")] = 0,
     tolerance: shared.Tolerance = TOLERANCE,
     blocks: shared.Blocks = None,
     balance_types: shared.BalanceTypes = False,
@@ -59,11 +55,11 @@ def partition(
     hotness: replicate.Hotness = choices.Hotness.vip,
     replica_lists: replicate.Lists = False,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Say how long it takes, how much memory and disk, and divide nothing.")
+        bool, typer.Option("--plan", help="Print the time, memory and disk space needed. Partition nothing.")
     ] = False,
     config: shared.Config = None,
 ) -> None:
-    """Divide a graph into partitions on disk, once, for any number of runs.
+    """Divide a graph into partitions on disk.
 
     $ halohop partition synthetic:small parts --parts 4
 
@@ -75,11 +71,11 @@ def partition(
 
     $ halohop partition dataset/ogbn_products parts --parts 8 --memory 4GB --plan
 
-    $ halohop partition synthetic:small parts --parts 4 --tolerance 0.02 --blocks 64
+    $ halohop partition synthetic:small parts --parts 4 --replica-ratio 0.1
 
-    $ halohop partition dataset/ogbn_products s3://bucket/products --parts 8 --stage /scratch/stage
-
-    $ halohop partition synthetic:small parts --parts 4 --replica-ratio 0.1 --fanout 10,5 --batch-size 512
+    \b
+    $ halohop partition dataset/ogbn_products s3://bucket/products \\
+        --parts 8 --stage /scratch/stage
     """
     given = locals()
     copies = copies_of(given)
@@ -98,13 +94,13 @@ def partition(
         return
     if not worker:
         check_unread(_planned(given, folder, "range"))  # by any method they take as much
+    by_frequency = method == choices.MethodOrFrequency.frequency and not assignment
     partition_source(
         source,
         folder,
         num_parts=parts,
-        method=copies.frequency
-        if method == choices.MethodOrFrequency.frequency and not assignment
-        else assigned_by(method.value, assignment or ()),
+        method=copies.frequency if by_frequency else assigned_by(method.value, assignment or ()),
+        check=copies.check if by_frequency or copies.are_wanted else None,
         seed=seed,
         tolerance=tolerance,
         blocks=blocks,

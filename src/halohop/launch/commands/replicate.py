@@ -1,6 +1,6 @@
 """The command that gives partitions copies of what their batches need most of the others, and its options."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,47 +13,46 @@ from halohop.launch.options.parsing import check_numbers, check_size, numbers
 from halohop.launch.terminal.console import echo
 
 if TYPE_CHECKING:
-    from halohop import Frequency
-    from halohop.store.schema import Schema
+    from halohop import Frequency, Replicas
+    from halohop.store.tables import GraphTables
 
-COPIES = "Copies of hot nodes"
+COPIES = "Replicas"
 
 MethodOrFrequency = Annotated[
     choices.MethodOrFrequency,
-    typer.Option(
-        help="metis cuts the fewest edges; kaminpar, ldg and fennel take less memory; auto: metis if installed. frequency: nodes "
-        "lie where batches need them, see --fanout, --batch-size, --split and --hotness."
-    ),
+    typer.Option(help="How to assign nodes. auto prefers metis. frequency uses --fanout, --batch-size, --split and --hotness."),
 ]
 
 Ratio = Annotated[
     float | None,
     typer.Option(
-        metavar="SHARE", rich_help_panel=COPIES, help="Each partition copies so many nodes of others, as a share of its own."
+        metavar="SHARE", rich_help_panel=COPIES, help="Remote nodes to copy, as a share of the nodes of a partition, such as 0.1."
     ),
 ]
 Memory = Annotated[
     str | None,
-    typer.Option(metavar="SIZE", rich_help_panel=COPIES, callback=check_size, help="Or as many as take so much, such as 4GB."),
-]
-Fanout = Annotated[
-    str,
     typer.Option(
-        metavar="N,N,...", rich_help_panel=COPIES, callback=check_numbers, help="Neighbours per hop that training will draw."
+        metavar="SIZE",
+        rich_help_panel=COPIES,
+        callback=check_size,
+        help="Memory of each partition for copies, such as 4GB. Give this or --replica-ratio.",
     ),
 ]
-BatchSize = Annotated[int, typer.Option(min=1, rich_help_panel=COPIES, help="Seeds of a batch in training.")]
+Fanout = Annotated[
+    str, typer.Option(metavar="N,N,...", rich_help_panel=COPIES, callback=check_numbers, help="Neighbors per hop in training.")
+]
+BatchSize = Annotated[int, typer.Option(min=1, rich_help_panel=COPIES, help="Seeds per batch in training.")]
 Split = Annotated[
     str,
     typer.Option(
-        metavar="SPLIT", rich_help_panel=COPIES, help="What training has for seeds: a split, or with several types TYPE:SPLIT."
+        metavar="SPLIT", rich_help_panel=COPIES, help="Seeds of training: a split, or TYPE:SPLIT for several node types."
     ),
 ]
-Locality = Annotated[choices.Locality, typer.Option(rich_help_panel=COPIES, help="How training will deal its seeds.")]
+Locality = Annotated[choices.Locality, typer.Option(rich_help_panel=COPIES, help="The --locality of training.")]
 Hotness = Annotated[
-    choices.Hotness, typer.Option(rich_help_panel=COPIES, help="What batches need is computed, tried out, or guessed.")
+    choices.Hotness, typer.Option(rich_help_panel=COPIES, help="Rank nodes by computed access counts, sampled counts, or degree.")
 ]
-Lists = Annotated[bool, typer.Option("--replica-lists", rich_help_panel=COPIES, help="Copy lists of neighbours, too.")]
+Lists = Annotated[bool, typer.Option("--replica-lists", rich_help_panel=COPIES, help="Also copy the in-neighbors of the nodes.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,27 +83,46 @@ class Copies:
         fanouts = numbers(self.fanout) or ()
         return Frequency(fanouts=fanouts, batch_size=self.batch_size, split=name, node_type=of, method=self.hotness.value)
 
+    def check(self, tables: "GraphTables") -> None:
+        """Refuses options that cannot work, before a graph is partitioned.
+
+        Raises:
+            InputError: there is no such split, or the options contradict each other.
+        """
+        masks = {key: [name[:-5] for name in table.columns if name.endswith("_mask")] for key, table in tables.nodes.items()}
+        seeds = _seeds_of(masks, self.split)
+        if self.are_wanted:
+            self._replicas(seeds)
+
     def make(self, parts: Path) -> None:
-        """Makes the copies of a data set, and says what became of it."""
-        from halohop import Replicas, add_replicas
+        """Makes the copies of a data set, and prints how many."""
+        from halohop import add_replicas
         from halohop.memory import format_size
         from halohop.store.disk import read_manifest
 
-        replicas = Replicas(
-            fanouts=numbers(self.fanout) or (),
-            batch_size=self.batch_size,
-            ratio=self.replica_ratio,
-            memory=self.replica_memory,
-            seeds=_seeds_of(read_manifest(parts).schema, self.split),
-            locality=self.locality.value,
-            method=self.hotness.value,
-            lists=self.replica_lists,
-        )
+        schema = read_manifest(parts).schema
+        replicas = self._replicas(_seeds_of({known: schema.splits(known) for known in schema.nodes}, self.split))
         for report in add_replicas(parts, replicas):
             echo(
                 f"partition {report.part}: {report.rows:,} copies, {format_size(report.bytes)}; remote rows of a batch: "
                 f"{report.remote_rows:,.0f}, with the copies {report.remote_rows_left:,.0f}"
             )
+
+    def _replicas(self, seeds: tuple[str, str]) -> "Replicas":
+        from halohop import Replicas
+
+        if (self.replica_ratio is None) == (self.replica_memory is None):
+            raise InputError("give one of --replica-ratio and --replica-memory")
+        return Replicas(
+            fanouts=numbers(self.fanout) or (),
+            batch_size=self.batch_size,
+            ratio=self.replica_ratio,
+            memory=self.replica_memory,
+            seeds=seeds,
+            locality=self.locality.value,
+            method=self.hotness.value,
+            lists=self.replica_lists,
+        )
 
 
 def copies_of(given: Mapping[str, Any]) -> Copies:
@@ -112,14 +130,15 @@ def copies_of(given: Mapping[str, Any]) -> Copies:
     return Copies(**{option.name: given[option.name] for option in fields(Copies)})
 
 
-def _seeds_of(schema: "Schema", split: str) -> tuple[str, str]:
+def _seeds_of(splits: Mapping[str, Collection[str]], split: str) -> tuple[str, str]:
     """Node type and split of ``TYPE:SPLIT``; without a type that of the only one which has such a split."""
     node_type, _, name = split.rpartition(":")
-    able = [node_type] if node_type else [known for known in schema.nodes if name in schema.splits(known)]
-    if len(able) != 1:
-        raise InputError(
-            f"--split {split}: the node types with a split {name!r} are {able}, of {list(schema.nodes)}; name one as TYPE:SPLIT"
-        )
+    able = [known for known, names in splits.items() if name in names and node_type in ("", known)]
+    if len(able) > 1:
+        raise InputError(f"--split {split}: several node types have it; use one of {', '.join(f'{one}:{name}' for one in able)}")
+    if not able:
+        known = ", ".join(f"{key}:{each}" for key, names in splits.items() for each in names)
+        raise InputError(f"--split {split}: the graph has no such split; its splits: {known or 'none'}")
     return able[0], name
 
 
@@ -133,12 +152,14 @@ def replicate(
     locality: Locality = choices.Locality.owner,
     hotness: Hotness = choices.Hotness.vip,
     replica_lists: Lists = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Remove the copies that there are.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove existing copies.")] = False,
     config: shared.Config = None,
 ) -> None:
-    """Copy into each partition what its batches need most of the others, so that it need not cross the network.
+    """Copy the most used remote nodes into each partition.
 
-    $ halohop replicate parts --replica-ratio 0.5 --fanout 15,10,5 --batch-size 1024
+    Their features then do not cross the network.
+
+    $ halohop replicate parts --replica-ratio 0.5 --fanout 15,10,5
 
     $ halohop replicate parts --remove
     """

@@ -33,13 +33,21 @@ def serve(
     hot_memory: memory_options.HotMemory = None,
     verify: shared.Verify = False,
 ) -> None:
-    """Serve partitions to trainers that hold no graph, until Ctrl-C: `halohop train HOST:PORT,...`, or halohop.connect.
+    """Serve partitions to trainers on other hosts, until Ctrl-C.
 
-    $ halohop serve parts --partitions 0,1 --listen 10.0.0.7:5510 --peers 10.0.0.8:5510 --token-file secret
+    Trainers connect with halohop train HOST:PORT,... or halohop.connect.
 
-    $ halohop serve s3://bucket/parts --stage /scratch/stage --share 0/2 --listen 10.0.0.7:5510 --token-file secret
+    $ halohop serve parts
 
-    $ halohop serve parts --share 0/2 --listen 10.0.0.7:5510 --peers folder:/shared/servers --token-file secret
+    $ halohop serve s3://bucket/parts --stage /scratch/stage --share 0/2
+
+    \b
+    $ halohop serve parts --partitions 0,1 --token-file secret \\
+        --listen 10.0.0.7:5510 --peers 10.0.0.8:5510
+
+    \b
+    $ halohop serve parts --share 0/2 --token-file secret \\
+        --listen 10.0.0.7:5510 --peers folder:/shared/servers
     """
     from halohop.launch.commands import serving
     from halohop.launch.runs.afar import parts_here

@@ -12,12 +12,14 @@ from halohop.launch.terminal.console import echo
 def sum_weights(
     parts: shared.PartsFolder,
     weights: Annotated[
-        list[str] | None, typer.Argument(metavar="COLUMN...", show_default=False, help="Columns of edges, one number each.")
+        list[str] | None, typer.Argument(metavar="COLUMN...", show_default=False, help="Edge columns with one number per edge.")
     ] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Remove the sums that there are.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove existing sums.")] = False,
     config: shared.Config = None,
 ) -> None:
-    """Store running sums of weights beside them, so that draws by weight read fewer bytes. Batches stay the same.
+    """Store running sums of edge weights, for faster weighted sampling.
+
+    Batches stay the same.
 
     $ halohop sum-weights parts weight
 

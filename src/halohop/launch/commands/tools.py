@@ -13,13 +13,14 @@ from halohop.launch.terminal.group import is_alone
 
 
 def health(
-    addresses: Annotated[str, typer.Argument(metavar="HOST:PORT,...", help="Of servers, as halohop serve says them.")],
+    addresses: Annotated[str, typer.Argument(metavar="HOST:PORT,...", help="Addresses that halohop serve printed.")],
     token_file: shared.TokenFile = None,
     encrypt: shared.Encrypt = False,
-    seconds: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Until all must have answered.")] = 3.0,
+    seconds: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Time limit for all answers.")] = 3.0,
 ) -> None:
-    """Ask servers whether they are there, with the token, as clients do: exit code 0 if all answer, else 1. For probes, and to
-    wait for servers that are starting.
+    """Check that servers answer.
+
+    The exit code is 0 if all answer, else 1. Use it as a probe, or to wait for servers that are starting.
 
     $ halohop health 127.0.0.1:5510 --token-file secret
 
@@ -35,11 +36,15 @@ def health(
 
 
 def top(
-    endpoints: Annotated[list[str], typer.Argument(metavar="HOST:PORT...", help="What --metrics said of trainers and servers.")],
-    interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Between two looks.")] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Print one table and end.")] = False,
+    endpoints: Annotated[
+        list[str], typer.Argument(metavar="HOST:PORT...", help="Addresses given to --metrics of trainers and servers.")
+    ],
+    interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Time between two readings.")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print one table and exit.")] = False,
 ) -> None:
-    """Watch trainers and servers that were started with --metrics: rates, queues, waiting, the latency of every peer.
+    """Show live rates, queues and latencies of trainers and servers.
+
+    Start these with --metrics.
 
     $ halohop top :9464 :9465 10.0.0.7:9464
     """
@@ -49,15 +54,15 @@ def top(
 
 
 def bench(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What to measure: sampling, gather or partitioned.")] = "sampling",
-    size: Annotated[str, typer.Option(help="Of the synthetic graph: small, medium, products (needs 4 GB).")] = "medium",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="sampling, gather or partitioned.")] = "sampling",
+    size: Annotated[str, typer.Option(metavar="NAME", help="Size: tiny, small, medium, or products (4 GB).")] = "medium",
     fanout: Annotated[
-        str, typer.Option(metavar="N,N,...", help="Neighbours per hop.", callback=parsing.check_numbers)
+        str, typer.Option(metavar="N,N,...", help="Neighbors per hop.", callback=parsing.check_numbers)
     ] = "15,10,5",
-    threads: Annotated[int | None, typer.Option(min=1, help="Batches in flight.", show_default="a thread per core")] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="How often each is measured.")] = 20,
+    threads: Annotated[int | None, typer.Option(min=1, help="Sampling threads.", show_default="one per core")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Measurements of each variant.")] = 20,
 ) -> None:
-    """Measure how fast this machine samples and gathers.
+    """Measure the sampling and gathering speed of this machine.
 
     $ halohop bench sampling --size medium
     """
@@ -69,15 +74,18 @@ def bench(
 
 
 def compile_kernels(
-    into: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where the machine code goes, instead.")] = None,
+    into: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Folder for the machine code.")] = None,
     cpu: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Compile for x86-64-v2, -v3 or -v4, or generic.", show_default="this machine"),
+        typer.Option(
+            metavar="NAME", help="generic, x86-64-v2, x86-64-v3, x86-64-v4, or another LLVM name.", show_default="this machine"
+        ),
     ] = None,
 ) -> None:
-    """Compile all kernels now, so that no process has to: for an image, or for a folder that hosts share.
+    """Compile all kernels ahead of time.
 
-    What runs with them needs the same NUMBA_CACHE_DIR and NUMBA_CPU_NAME, which are printed where they are not as they were.
+    Use it when you build an image, or to fill a folder that hosts share. Set the printed environment variables in processes
+    that use the result.
 
     $ halohop compile
 
@@ -91,9 +99,11 @@ def compile_kernels(
 def demo(
     context: typer.Context,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the run.")] = Path("runs/demo"),
-    size: Annotated[str, typer.Option(help="Of the synthetic graph: tiny, small, ...")] = "small",
+    size: Annotated[str, typer.Option(metavar="NAME", help="Size: tiny, small, medium, or products.")] = "small",
 ) -> None:
-    """Do everything once, small: partition a synthetic graph, train on two nodes, draw a picture. Takes under two minutes.
+    """Partition a small graph, train on two simulated nodes, and plot the result.
+
+    This takes under two minutes.
 
     $ halohop demo
     """

@@ -11,13 +11,16 @@ from halohop.launch.terminal.console import echo
 
 def upload(
     parts: shared.PartsFolder,
-    url: Annotated[str, typer.Argument(metavar="URL", help="Where it goes: s3://bucket/parts, gs://..., file:///...")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a partitioned graph there.")] = False,
-    deadline: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="Give up after so long without a file.")] = 300.0,
+    url: Annotated[str, typer.Argument(metavar="URL", help="Destination: s3://bucket/parts, gs://..., file:///...")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a partitioned graph at URL.")] = False,
+    deadline: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, help="Give up after this long without a complete file.")
+    ] = 300.0,
 ) -> None:
-    """Send a partitioned graph to an object store; if it is stopped, the same command goes on from there.
+    """Copy a partitioned graph to an object store.
 
-    The manifest goes last: until all is there, URL is no data set.
+    The manifest is sent last, so URL is not readable before all files are there. If the command is stopped, run it again to
+    resume.
 
     $ halohop upload parts s3://bucket/parts
     """

@@ -32,6 +32,6 @@ def engine_of(name: str) -> Engine:
         InputError: there is none, or a tool or an extra that it needs is missing; names it.
     """
     if name not in ENGINES:
-        raise InputError(f"engine={name!r} is none of {', '.join(ENGINES)}")
+        raise InputError(f"unknown engine {name!r}; use one of {', '.join(ENGINES)}")
     made: Engine = importlib.import_module(f"halohop.launch.jobs.{name}.engine").engine()
     return made

@@ -54,7 +54,7 @@ class Servers:
         if self.port:
             _check_port("port", self.port)
         if self.shares and (self.replicas > 1 or self.count not in (None, len(self.shares))):
-            raise InputError(f"shares={list(self.shares)} say what each server holds; leave count and replicas out")
+            raise InputError(f"shares {', '.join(self.shares)} say what each server holds; leave count and replicas out")
         _check_covered([shares(text) for text in self.shares])
 
 
@@ -113,7 +113,7 @@ class Job:
             if name != "data":
                 refuse_url(getattr(self, name) or "", name, "give a folder or a file of the hosts; only data may be a URL")
         if self.engine not in ENGINES:
-            raise InputError(f"engine={self.engine!r} is none of {', '.join(ENGINES)}")
+            raise InputError(f"unknown engine {self.engine!r}; use one of {', '.join(ENGINES)}")
         if not _NAME.fullmatch(self.name):
             raise InputError(f"name={self.name!r} must have at most 40 small letters, digits and '-', neither '-' at an end")
         self._check_hosts()
@@ -121,7 +121,7 @@ class Job:
             raise InputError(f"trainers={self.trainers} must be at least 1: processes on each host")
         if bool(self.run) == (self.train is not None):
             raise InputError(
-                "give either a script to run (run, or after --) or options of halohop train ([train]), "
+                "give either a script to run (after --, or run in a job file) or options of halohop train (--train, or [train]), "
                 + ("not both" if self.run else "one of them is needed")
             )
         if self.start == "plain":
@@ -136,7 +136,7 @@ class Job:
         self._check_ports()
         for variable in self.env:
             if not _VARIABLE.fullmatch(variable):
-                raise InputError(f"{variable!r} is no name of an environment variable; env are like NAME=VALUE")
+                raise InputError(f"{variable!r} is not a name of an environment variable; write NAME=VALUE")
             if variable == "HALOHOP_TOKEN":
                 raise InputError("the token is not given in env, which plans and logs show; write it to a file (token_file)")
 
@@ -167,9 +167,9 @@ class Job:
             return
         for place, host in enumerate(self.hosts):
             if not host or host.startswith("-") or any(letter.isspace() for letter in host):
-                raise InputError(f"{host!r} is no name of a host")
+                raise InputError(f"{host!r} is not a name of a host")
             if host in self.hosts[:place]:
-                raise InputError(f"host {host!r} is named twice; more trainers on a host are asked for by trainers")
+                raise InputError(f"host {host!r} is named twice; set trainers to start several on one host")
 
 
 def read_job(
@@ -201,7 +201,9 @@ def read_job(
         read = job_table(read, GltOptions(**own, **ports), where)
     elif own:
         name, value = own.popitem()
-        raise InputError(f"{name}={value!r} is for configuration files of GLT's launcher, and {where} is none; leave it out")
+        raise InputError(
+            f"{name}={value!r} is for configuration files of GLT's launcher; name one with --config, or leave it out"
+        )
     if of_dgl is not None:
         read, given = _over(dgl_file.job_table(of_dgl, tuple(given.get("run") or ())), read), {**given, "run": None}
     table = keys(read, [*names, *ENGINES], where)
@@ -264,7 +266,7 @@ def job_of(table: Mapping[str, Any], where: str) -> Job:
 
 def _check_port(name: str, port: int) -> None:
     if not 0 < port <= _MAX_PORT:
-        raise InputError(f"{name}={port} is no port; give one from 1 to {_MAX_PORT}")
+        raise InputError(f"{name}={port} is not a port; use one from 1 to {_MAX_PORT}")
 
 
 def _check_covered(of_servers: Sequence[tuple[Share, ...]]) -> None:

@@ -5,32 +5,19 @@ from typing import Annotated
 import typer
 
 from halohop.launch.options import choices
-from halohop.launch.options.parsing import check_size
-from halohop.launch.options.shared import PLACE
+from halohop.launch.options.shared import PLACE, size_option
 
 Mode = Annotated[
     choices.GraphMode | None,
     typer.Option(
         rich_help_panel=PLACE,
-        show_default="batches are made on the CPU",
-        help="Make batches on the GPU. Neighbours are drawn by the CPU, by the GPU from memory of the host (zero_copy), or by "
-        "the GPU from its own (cuda).",
+        show_default="batches on the CPU",
+        help="Make batches on the GPU. Sample on the CPU, or on the GPU with the graph in host memory (zero_copy) or in GPU "
+        "memory (cuda).",
     ),
 ]
-FeatureCache = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SIZE",
-        rich_help_panel=PLACE,
-        callback=check_size,
-        show_default="none are kept",
-        help="What the rows that are read most may take of the GPU's memory.",
-    ),
-]
-Amp = Annotated[bool, typer.Option("--amp", rich_help_panel=PLACE, help="Compute losses in bfloat16 where it is exact enough.")]
+FeatureCache = Annotated[str | None, size_option(PLACE, "GPU memory for the hottest feature rows, such as 4GB.", "none")]
+Amp = Annotated[bool, typer.Option("--amp", rich_help_panel=PLACE, help="Train with automatic mixed precision in bfloat16.")]
 Compile = Annotated[
-    bool,
-    typer.Option(
-        "--compile", rich_help_panel=PLACE, help="Compile training steps (torch.compile), for batches padded to one shape."
-    ),
+    bool, typer.Option("--compile", rich_help_panel=PLACE, help="Use torch.compile on training steps. Batches are padded.")
 ]

@@ -8,7 +8,7 @@ import typer
 
 from halohop.launch.terminal.group import Command
 
-DGL = "For command lines of DGL's tools"
+DGL = "Options of DGL's launcher"
 _SETTING = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
 
 
@@ -40,48 +40,37 @@ def _option(help_text: str, *flags: str, **settings: Any) -> Any:
     return typer.Option(*flags, rich_help_panel=DGL, help=help_text, show_default=settings.pop("default", False), **settings)
 
 
-Workspace = Annotated[str | None, _option("Folder on all hosts where the command runs.", "--workspace", metavar="FOLDER")]
+Workspace = Annotated[str | None, _option("Folder of all hosts to run the command in.", "--workspace", metavar="FOLDER")]
 NumTrainers = Annotated[int | None, _option("Trainers on each host.", "--num_trainers", metavar="N")]
-NumSamplers = Annotated[int | None, _option("Of each trainer: threads of loaders.", "--num_samplers", metavar="N", default="0")]
+NumSamplers = Annotated[int | None, _option("Loader threads of each trainer.", "--num_samplers", metavar="N", default="0")]
 NumServers = Annotated[
-    int | None,
-    _option("Of each host: one process with as many times the threads.", "--num_servers", metavar="N", default="1"),
+    int | None, _option("Multiplies the threads of the server of each host.", "--num_servers", metavar="N", default="1")
 ]
 NumServerThreads = Annotated[
     int | None,
-    _option(
-        "Requests that a server answers at a time.",
-        "--num_server_threads",
-        metavar="N",
-        default="cores divided among trainers, for all of a host",
-    ),
+    _option("Requests that a server answers at a time.", "--num_server_threads", metavar="N", default="cores / trainers"),
 ]
-PartConfig = Annotated[
-    str | None, _option("JSON in the folder of the partitions, from the workspace.", "--part_config", metavar="FILE")
-]
-IpConfig = Annotated[str | None, _option("Hosts, a line each: IP [PORT].", "--ip_config", metavar="FILE")]
+PartConfig = Annotated[str | None, _option("JSON file of the partitions, below the workspace.", "--part_config", metavar="FILE")]
+IpConfig = Annotated[str | None, _option("File with a line IP [PORT] for each host.", "--ip_config", metavar="FILE")]
 SshPort = Annotated[
-    int | None, _option("Of the hosts' ssh.", "--ssh_port", metavar="N", min=1, max=65535, default="as ssh is configured")
-]
-SshUserName = Annotated[str | None, _option("On the hosts.", "--ssh_username", metavar="NAME", default="as ssh is configured")]
-ExtraEnvs = Annotated[list[str] | None, _option("Environment of all processes.", "--extra_envs", metavar="NAME=VALUE ...")]
-NumOmpThreads = Annotated[
     int | None,
-    _option(
-        "Of torch, in each trainer.",
-        "--num_omp_threads",
-        metavar="N",
-        default="half of the cores, divided among trainers",
-    ),
+    _option("Port of ssh on the hosts.", "--ssh_port", metavar="N", min=1, max=65535, default="from the ssh configuration"),
 ]
-GraphFormat = Annotated[
-    str | None, _option("csc, csr or coo; it changes nothing.", "--graph_format", metavar="NAME", default="csc")
+SshUserName = Annotated[
+    str | None, _option("User name on the hosts.", "--ssh_username", metavar="NAME", default="from the ssh configuration")
 ]
-ServerName = Annotated[str | None, _option("It changes nothing.", "--server_name", metavar="NAME")]
-WorkspaceToFill = Annotated[str, _option("Folder on all hosts.", "--workspace", metavar="FOLDER")]
-PartConfigHere = Annotated[str, _option("JSON beside the partitions, here.", "--part_config", metavar="FILE")]
-IpConfigHere = Annotated[str, _option("Hosts, a line each: IP [PORT]; here.", "--ip_config", metavar="FILE")]
-RelDataPath = Annotated[str, _option("Folder below the workspace for the partitions.", "--rel_data_path", metavar="FOLDER")]
+ExtraEnvs = Annotated[
+    list[str] | None, _option("Environment variables of all processes.", "--extra_envs", metavar="NAME=VALUE ...")
+]
+NumOmpThreads = Annotated[
+    int | None, _option("Threads of torch in each trainer.", "--num_omp_threads", metavar="N", default="half of cores / trainers")
+]
+GraphFormat = Annotated[str | None, _option("Ignored: csc, csr or coo.", "--graph_format", metavar="NAME", default="csc")]
+ServerName = Annotated[str | None, _option("Ignored.", "--server_name", metavar="NAME")]
+WorkspaceToFill = Annotated[str, _option("Folder of all hosts to copy to.", "--workspace", metavar="FOLDER")]
+PartConfigHere = Annotated[str, _option("Local JSON file of the partitions.", "--part_config", metavar="FILE")]
+IpConfigHere = Annotated[str, _option("Local file with a line IP [PORT] for each host.", "--ip_config", metavar="FILE")]
+RelDataPath = Annotated[str, _option("Folder for the partitions, below the workspace.", "--rel_data_path", metavar="FOLDER")]
 ScriptFolder = Annotated[
-    str, _option("Folder with the scripts; it comes into the workspace under its own name.", "--script_folder", metavar="FOLDER")
+    str, _option("Local folder with the scripts. It keeps its name in the workspace.", "--script_folder", metavar="FOLDER")
 ]

@@ -7,7 +7,7 @@ import typer
 
 from halohop.launch.jobs.glt_file import SCRIPT
 
-JOB, HOSTS, DATA, GLT = "Job", "Hosts and processes", "Data and results", "For configuration files of GLT's launcher"
+JOB, HOSTS, DATA, GLT = "Job", "Hosts and processes", "Data and results", "Options for GLT's configuration files"
 
 
 def _option(panel: str, help_text: str, *flags: str, **settings: Any) -> Any:
@@ -18,38 +18,37 @@ Script = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[-- SCRIPT ARGUMENT...]",
-        help="Your program, as after python: {graph} in an argument becomes the graph's folder or servers, {out} the run folder.",
+        help="Your program and its arguments. {graph} becomes the folder or servers of the graph, {out} the run folder.",
         show_default=False,
     ),
 ]
-JobFile = Annotated[Path | None, _option(JOB, "TOML or YAML file of the job; options win.", metavar="FILE")]
+JobFile = Annotated[Path | None, _option(JOB, "TOML or YAML file of the job. Options override it.", metavar="FILE")]
 EngineName = Annotated[str | None, _option(JOB, "local, ssh, slurm, k8s or ray.", metavar="NAME", default="local")]
-JobName = Annotated[str | None, _option(JOB, "Of the job, for the cluster.", metavar="NAME", default="halohop")]
+JobName = Annotated[str | None, _option(JOB, "Job name on the cluster.", metavar="NAME", default="halohop")]
 Train = Annotated[
-    list[str] | None,
-    _option(JOB, "An option of halohop train, which runs instead of a script.", metavar="NAME=VALUE"),
+    list[str] | None, _option(JOB, "Run halohop train with this option, instead of a script. Repeatable.", metavar="NAME=VALUE")
 ]
 StartName = Annotated[
     str | None,
     _option(
         JOB,
-        "torchrun, or plain: the script itself, once on each host, with {rank} as its number.",
+        "torchrun, or plain: run the script once on each host. {rank} becomes the number of the host.",
         metavar="NAME",
         default="torchrun",
     ),
 ]
-Env = Annotated[list[str] | None, _option(JOB, "Environment of all processes.", metavar="NAME=VALUE")]
-Hosts = Annotated[str | None, _option(HOSTS, "Names of the hosts, or how many.", metavar="NAME,NAME,...|N", default="1")]
-Trainers = Annotated[int | None, _option(HOSTS, "Processes on each host.", min=1, default="1")]
+Env = Annotated[list[str] | None, _option(JOB, "Environment variable of all processes. Repeatable.", metavar="NAME=VALUE")]
+Hosts = Annotated[str | None, _option(HOSTS, "Host names, or the number of hosts.", metavar="NAME,NAME,...|N", default="1")]
+Trainers = Annotated[int | None, _option(HOSTS, "Trainer processes on each host.", metavar="N", min=1, default="1")]
 ServerCount = Annotated[
-    int | None, _option(HOSTS, "Servers that hold the graph.", metavar="N", min=1, default="none: the trainers' hosts hold it")
+    int | None, _option(HOSTS, "Servers that hold the graph.", metavar="N", min=1, default="none; trainers hold it")
 ]
-Replicas = Annotated[int | None, _option(HOSTS, "Servers that hold each partition.", metavar="N", min=1, default="1")]
+Replicas = Annotated[int | None, _option(HOSTS, "Servers per partition.", metavar="N", min=1, default="1")]
 MasterPort = Annotated[
     int | None,
     _option(
         HOSTS,
-        "Where ranks meet, on the first host.",
+        "Port of the first host for the rendezvous.",
         "--master-port",
         "--master_port",
         min=1,
@@ -58,37 +57,32 @@ MasterPort = Annotated[
         default="29500",
     ),
 ]
-Python = Annotated[str | None, _option(HOSTS, "Interpreter on the hosts.", metavar="FILE", default="this one")]
-Folder = Annotated[str | None, _option(HOSTS, "Working directory of all processes.", metavar="FOLDER", default="this one")]
+Python = Annotated[str | None, _option(HOSTS, "Python interpreter on the hosts.", metavar="FILE", default="this interpreter")]
+Folder = Annotated[str | None, _option(HOSTS, "Working directory of all processes.", metavar="FOLDER", default="this folder")]
 Data = Annotated[str | None, _option(DATA, "Folder of the partitions, or a URL.", metavar="FOLDER|URL")]
 CacheFolder = Annotated[
     str | None,
-    _option(
-        DATA, "Folder on each host for its partitions; {host} is its name.", metavar="FOLDER", default="none: all see --data"
-    ),
+    _option(DATA, "Folder of each host to copy its partitions to. {host} becomes its name.", metavar="FOLDER", default="none"),
 ]
-Out = Annotated[str | None, _option(DATA, "Folder of the run: logs and results.", metavar="FOLDER", default="runs/DATE-TIME")]
-DryRun = Annotated[bool, typer.Option("--dry-run", rich_help_panel=JOB, help="Print what would run where, and start nothing.")]
-Print = Annotated[bool, typer.Option("--print", rich_help_panel=JOB, help="Print what the engine would submit.")]
-Wait = Annotated[
-    bool, typer.Option("--wait", rich_help_panel=JOB, help="Slurm: stay until the job has ended; Ctrl-C cancels it.")
-]
+Out = Annotated[str | None, _option(DATA, "Folder of the run, for logs and results.", metavar="FOLDER", default="runs/DATE-TIME")]
+DryRun = Annotated[bool, typer.Option("--dry-run", rich_help_panel=JOB, help="Print the processes of each host. Start nothing.")]
+Print = Annotated[bool, typer.Option("--print", rich_help_panel=JOB, help="Print what the engine would submit. Start nothing.")]
+Wait = Annotated[bool, typer.Option("--wait", rich_help_panel=JOB, help="Slurm: wait for the end of the job. Ctrl-C cancels it.")]
 TokenOfJob = Annotated[
-    Path | None,
-    _option(JOB, "Holds the shared secret; only you may read it.", metavar="FILE", default="a new one for this run"),
+    Path | None, _option(JOB, "File with the shared secret. Only you may have access.", metavar="FILE", default="a new secret")
 ]
 EncryptJob = Annotated[
-    bool | None, typer.Option("--encrypt", rich_help_panel=JOB, help="Encrypt what hosts send each other.", show_default=False)
+    bool | None, typer.Option("--encrypt", rich_help_panel=JOB, help="Encrypt connections between hosts.", show_default=False)
 ]
 
 MasterAddress = Annotated[
     str | None,
     _option(
-        GLT, "Of node 0, as the others reach it.", "--master-addr", "--master_addr", metavar="HOST", default="its address for ssh"
+        GLT, "Address of node 0 for the other nodes.", "--master-addr", "--master_addr", metavar="HOST", default="its ssh address"
     ),
 ]
-GltEpochs = Annotated[int | None, _option(GLT, "Of training.", "--epochs", min=1, metavar="N", default="10")]
+GltEpochs = Annotated[int | None, _option(GLT, "Training epochs.", "--epochs", min=1, metavar="N", default="10")]
 GltBatchSize = Annotated[
-    int | None, _option(GLT, "Seeds of a batch.", "--batch-size", "--batch_size", min=1, metavar="N", default="2048")
+    int | None, _option(GLT, "Seeds per batch.", "--batch-size", "--batch_size", min=1, metavar="N", default="2048")
 ]
-GltScript = Annotated[str | None, _option(GLT, "Program below dst_paths.", "--script", metavar="FILE", default=SCRIPT)]
+GltScript = Annotated[str | None, _option(GLT, "Program, below dst_paths.", "--script", metavar="FILE", default=SCRIPT)]

@@ -2,28 +2,16 @@
 
 from typing import Annotated
 
-import typer
-
-from halohop.launch.options.parsing import check_size
-from halohop.launch.options.shared import PLACE
+from halohop.launch.options.shared import PLACE, size_option
 
 Memory = Annotated[
     str | None,
-    typer.Option(
-        metavar="SIZE",
-        rich_help_panel=PLACE,
-        callback=check_size,
-        show_default="half of what is available",
-        help="What mapped partitions may take of this host's memory; rows of columns that do not fit are read from disk.",
+    size_option(
+        PLACE,
+        "Memory of this host for mapped partitions, such as 16GB. Columns that do not fit are read from disk.",
+        "half of the free memory",
     ),
 ]
 HotMemory = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SIZE",
-        rich_help_panel=PLACE,
-        callback=check_size,
-        show_default="none are kept",
-        help="What copies of the rows on disk that are read most may take, per process.",
-    ),
+    str | None, size_option(PLACE, "Memory per process for copies of the hottest rows on disk, such as 2GB.", "none")
 ]

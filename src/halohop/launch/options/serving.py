@@ -10,15 +10,15 @@ Shares = Annotated[
     typer.Option(
         metavar="K/N,...",
         show_default=False,
-        help="Serve every N-th partition from number K on; of several, all of them. Instead of --partitions.",
+        help="Instead of --partitions, serve every N-th partition, from number K. Several: 0/3,1/3.",
     ),
 ]
 Advertise = Annotated[
     str | None,
     typer.Option(
         metavar="HOST:PORT",
-        show_default="where it listens",
-        help="What others are to connect to, where it is not what --listen says; port 0 stands for the port of --listen.",
+        show_default="as --listen",
+        help="Address that others connect to, if it is not that of --listen. Port 0 is the port of --listen.",
     ),
 ]
 Seeds = Annotated[
@@ -28,39 +28,31 @@ Seeds = Annotated[
         show_default="none",
         file_okay=False,
         exists=True,
-        help="Clients may read ids from the .npy files below it (Graph.seed_file), and from nothing outside of it.",
+        help="Folder of .npy files with ids that clients may read.",
     ),
 ]
 Tables = Annotated[
     Path | None,
     typer.Option(
-        metavar="FOLDER",
-        show_default="none",
-        file_okay=False,
-        help="Where tables that clients make on disk lie (halohop.DistTensor), and checkpoints of tables; nothing is written "
-        "outside of it. Without it tables are kept in memory.",
+        metavar="FOLDER", show_default="none", file_okay=False, help="Folder for embedding tables on disk, and their checkpoints."
     ),
 ]
-Threads = Annotated[
-    int,
-    typer.Option(metavar="N", min=1, help="Requests answered at a time, beside those that wait for other servers."),
-]
+Threads = Annotated[int, typer.Option(metavar="N", min=1, help="Requests to answer at a time.")]
 Clients = Annotated[
     int | None,
     typer.Option(
         metavar="N",
         min=1,
-        show_default="for ever",
-        help="End when N clients have connected, and all have left or are lost (not heard of for a --lease). "
-        "halohop train connects once more than it has trainers, to look at the graph.",
+        show_default="never end",
+        help="End after N clients have connected and all have disconnected. halohop train connects once per trainer, and "
+        "once more.",
     ),
 ]
 Grace = Annotated[
     float,
     typer.Option(
-        metavar="S",
+        metavar="SECONDS",
         min=0.0,
-        help="At SIGTERM, take no new requests, answer what clients have asked for S seconds at most, and exit 0. With 0 the "
-        "command ends at once.",
+        help="How long to serve connected clients after SIGTERM, before exit code 0. With 0, end at once.",
     ),
 ]

@@ -24,10 +24,7 @@ PATHS = {
 }
 """Parameters, of any command, that name files or folders; perhaps behind another name and "="."""
 
-_REMEDIES = {
-    "parts": "fetch it first: `halohop fetch URL FOLDER`",
-    "source": "copy its files to a folder here",
-}
+_REMEDIES = {"parts": "fetch it first: `halohop fetch URL FOLDER`", "source": "copy its files to a folder here"}
 
 
 def check_urls(command: str, parameters: Iterable[Any], values: Mapping[str, Any]) -> None:

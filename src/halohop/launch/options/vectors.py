@@ -13,10 +13,10 @@ Width = Annotated[
         metavar="N",
         rich_help_panel=MODEL,
         show_default="as --hidden",
-        help="Width of the vectors that nodes without features learn.",
+        help="Width of learned embeddings, for node types without features.",
     ),
 ]
-Optimizer = Annotated[
-    choices.EmbedOptimizer, typer.Option(rich_help_panel=TRAINING, help="What trains the vectors of nodes without features.")
+Optimizer = Annotated[choices.EmbedOptimizer, typer.Option(rich_help_panel=TRAINING, help="Optimizer of learned embeddings.")]
+LearningRate = Annotated[
+    float | None, typer.Option(rich_help_panel=TRAINING, show_default="as --lr", help="Learning rate of learned embeddings.")
 ]
-LearningRate = Annotated[float | None, typer.Option(rich_help_panel=TRAINING, show_default="as --lr", help="Its learning rate.")]

@@ -1,6 +1,6 @@
 """A source of a graph on the command line: read and partitioned, with a progress bar, before anything trains on it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from halohop.partitioning.building.dataset import finished
 from halohop.partitioning.building.narrowing import parse_feature_dtype, with_narrow_features
 from halohop.partitioning.building.report import Report
 from halohop.store.names import MANIFEST
+from halohop.store.tables import GraphTables
 from halohop.store.writer import check_target
 from halohop.typing import EdgeDir, NodeType
 
@@ -88,12 +89,14 @@ def partition_source(
     time_attr: str | None = None,
     memory: str | None = None,
     worker: bool = False,
+    check: Callable[[GraphTables], None] | None = None,
 ) -> Report:
     """Reads a source and partitions it under a progress bar; the options are those of `halohop.partition` and `load_source`.
 
     A source that does not fit into half of the memory is read chunk by chunk, see `halohop.launch.runs.reading`.
     With the task "link" its edges are split, by `time_attr` where that is given: see `load_link_graph`. Without `num_parts`
-    partitions of another library stay as they are, unless a `method` is named; other sources get 2.
+    partitions of another library stay as they are, unless a `method` is named; other sources get 2. `check` is called with
+    the tables before they are partitioned.
     """
     owners = import_owners(source) if num_parts is None and is_import(source) else None
     num_parts = num_parts or (owners.num_parts if owners else 2)
@@ -124,6 +127,8 @@ def partition_source(
         options |= {"memory": memory, "worker": worker, "weight_sums": weight_sums}
         options |= {"tolerance": tolerance, "blocks": blocks, "balance_types": balance_types}
         check_num_parts(tables, num_parts, division)
+        if check is not None:
+            check(tables)
         tables = with_narrow_features(tables, parse_feature_dtype(feature_dtype) if feature_dtype else None)
         report = partition(tables, out, num_parts=num_parts, method=division, seed=seed, **options)
         for line in (*said, *directions(tables), *scales(tables), *gaps(tables)):

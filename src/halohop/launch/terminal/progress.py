@@ -30,10 +30,10 @@ def stages(console: Console) -> Iterator[Callable[[str, int, int], None]]:
 
         def progress(stage: str, done: int, total: int) -> None:
             rate = pace.rate(stage, done)
-            speed = _per_second(rate) + (f", {_duration((total - done) / rate)} left" if rate else "")
-            bar.update(task, description=stage, completed=done, total=total, rate=speed)
+            speed = f", {_per_second(rate)}, {_duration((total - done) / rate)} left" if rate else ""
+            bar.update(task, description=stage, completed=done, total=total, rate=speed.removeprefix(", "))
             if not console.is_terminal and pace.line_is_due():
-                console.print(f"{stage}: {done:,} of {total:,}, {speed}")
+                console.print(f"{stage}: {done:,} of {total:,}{speed}")
 
         yield progress
 
@@ -104,10 +104,11 @@ class TrainingDisplay:
 
     def _step(self, event: Mapping[str, Any]) -> None:
         stage, done, total = f"epoch {event['epoch']}", event["step"], event.get("steps")
-        rate = _per_second(self._pace.rate(stage, done), "steps")
-        self._bar.update(self._task, description=stage, completed=done, total=total, rate=rate)
+        rate = self._pace.rate(stage, done)
+        speed = f"{_per_second(rate, ' steps')}, " if rate else ""
+        self._bar.update(self._task, description=stage, completed=done, total=total, rate=speed.removesuffix(", "))
         if not self._console.is_terminal and self._pace.line_is_due():
-            self._console.print(f"{stage}: step {done} of {total}, {rate}, loss {event['loss']:.4f}")
+            self._console.print(f"{stage}: step {done} of {total}, {speed}loss {event['loss']:.4f}")
 
     def __enter__(self) -> "TrainingDisplay":
         if self._console.is_terminal:
@@ -139,8 +140,8 @@ def epoch_line(event: Mapping[str, Any], epochs: int, figure: str = "accuracy") 
     return "".join(cell.rjust(width) for cell, (_, width) in zip(cells, _COLUMNS, strict=True))
 
 
-def _per_second(rate: float | None, what: str = "") -> str:
-    return f"{'-' if rate is None else short(rate)}{' ' * bool(what)}{what}/s"
+def _per_second(rate: float, what: str = "") -> str:
+    return f"{short(rate)}{what}/s"
 
 
 def _duration(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Errors of the library in the words of the command line: a setting that a message names as `name=value` becomes its option."""
+"""Errors of the library in the words of the command line: settings become options, and Python's lists become plain ones."""
 
 import ast
 import re
@@ -6,7 +6,23 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-_VALUE = r"\([^()]*\)|\[[^\[\]]*\]|'[^']*'|\"[^\"]*\"|-?[A-Za-z0-9_.]*[A-Za-z0-9_]"
+_LITERAL = r"\([^()]*\)|\[[^\[\]]*\]|'[^']*'|\"[^\"]*\"|None|True|False|-?[\d.][\w.+-]*\w|-?\d"
+_VALUE = rf"{_LITERAL}|-?[A-Za-z0-9_.]*[A-Za-z0-9_]"
+_START, _END = r"(?<![\w.?&=/:'\"-])", r"(?![\w&/])"  # not in a URL, a path, quoted text or an option
+_IN_PYTHON = re.compile(
+    r"\[Errno -?\d+\] | \(halohop\.\w+\((?:[^()]|\([^()]*\))*\)\)"
+    rf"|{_START}(?:[a-z_]+=(?:{_VALUE})?|(?<=\()[a-z_]+), (?:on the command line )?(?=--[a-z])"
+)
+_SETTING = re.compile(rf"{_START}([a-z]\w*)=({_LITERAL}){_END}")
+_SEQUENCE = re.compile(r"(?<![\w\]=`'\"])(?<!= )(?:\[(?:[^\[\]]|\[[^\[\]]*\])*\]|\('[^'()]*'(?:, '[^'()]*')+\))")
+_TWICE = re.compile(r"(--[\w-]+(?: [\w,.]+)?)(?:(?:,| or) \1)+(?![\w-])")
+_OTHER_NAMES = {
+    "num_parts": ("parts", "nodes"),
+    "num_neighbors": ("fanout",),
+    "ratio": ("replica_ratio",),
+    "memory": ("replica_memory",),
+}
+"""Settings of the library, and the parameters of commands that set them."""
 
 
 def options_of(parameters: Iterable[Any]) -> dict[str, tuple[str, str]]:
@@ -17,42 +33,61 @@ def options_of(parameters: Iterable[Any]) -> dict[str, tuple[str, str]]:
         if long:
             off = next(iter(parameter.secondary_opts), "")
             flags[parameter.name] = flags[f"{parameter.name}_s"] = (long[0], off)  # deadline_s is in seconds
-    return flags
+    return {name: flags[known] for name, names in _OTHER_NAMES.items() for known in names if known in flags} | flags
 
 
 def spelled(message: str, flags: Mapping[str, tuple[str, str]]) -> str:
-    """A message of the library as the user of a command can follow it.
+    """A message of the library as the user of a command can follow it; URLs, paths, quoted text and tracebacks do not change.
 
     Args:
         message: names settings as ``name=value``, the value as Python writes it.
-        flags: from `options_of`; other names stay as they are.
+        flags: from `options_of`.
 
     Example:
         >>> flags = {"overwrite": ("--overwrite", ""), "fanout": ("--fanout", ""), "strict": ("--strict", "--no-strict")}
         >>> spelled("out exists; pass overwrite=True. fanout=(5, -3) is wrong, strict=False, too", flags)
         'out exists; pass --overwrite. --fanout 5,-3 is wrong, --no-strict, too'
-        >>> spelled("rounds=0 must be at least 1", flags)
-        'rounds=0 must be at least 1'
+        >>> spelled("edge_dir='up' is not in ['in', 'out'], see s3://bucket?strict=1", flags)
+        'edge dir up is not in in, out, see s3://bucket?strict=1'
     """
-    if not flags:
-        return message
-    names = "|".join(sorted(map(re.escape, flags), key=len, reverse=True))
-    return re.sub(rf"(?<![\w.-])({names})=({_VALUE})", lambda found: _option(found, flags), message)
+    text, mark, trace = message.partition("Traceback (most recent")
+    text = _IN_PYTHON.sub("", text)
+    if names := "|".join(sorted(map(re.escape, flags), key=len, reverse=True)):
+        text = re.sub(rf"{_START}({names})=({_VALUE}){_END}", lambda found: _option(found, flags), text)
+        text = re.sub(rf"{_START}\b({names})\b(?![(/]|\.\w| ?=)", lambda found: _name(found, flags), text)
+    text = _SETTING.sub(lambda found: f"{found[1].replace('_', ' ') if flags else found[1]} {_plain(found[2])}", text)
+    text = _SEQUENCE.sub(lambda found: _plain(found[0]), text)
+    return _TWICE.sub(r"\1", text) + mark + trace
 
 
 def _option(found: re.Match[str], flags: Mapping[str, tuple[str, str]]) -> str:
     on, off = flags[found[1]]
-    try:
-        value = ast.literal_eval(found[2])
-    except (ValueError, SyntaxError):
-        value = found[2]
-    if value is True:
+    if found[2] == "True":
         return on
-    if value is False:
-        return off or f"no {on}"
-    if value is None:
-        return f"no {on}"
-    return f"{on} {shlex.quote(','.join(map(str, value)) if isinstance(value, list | tuple) else str(value))}"
+    if found[2] in ("False", "None"):
+        return off if off and found[2] == "False" else f"no {on}"
+    return f"{on} {shlex.quote(_plain(found[2], ','))}"
+
+
+def _name(found: re.Match[str], flags: Mapping[str, tuple[str, str]]) -> str:
+    """An option for its setting's name; words of English stay, unless it is clear that they are names."""
+    around = found.string[max(found.start() - 6, 0) : found.start()], found.string[found.end() : found.end() + 11]
+    is_name = (
+        "_" in found[0] or (around[0][-1:], around[1][:1]) == ("(", ")") or (around[0] == "leave " and around[1][:4] == " out")
+    )
+    return flags[found[0]][0] if is_name or (not around[0] and around[1] == " is missing") else found[0]
+
+
+def _plain(text: str, comma: str = ", ") -> str:
+    """A literal of Python without quotes and brackets: lists with `comma`, tuples, such as relations, as options take them."""
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+    if isinstance(value, list | tuple):
+        items = [",".join(map(str, each)) if isinstance(each, tuple) else str(each) for each in value]
+        return (comma if isinstance(value, list) else ",").join(items) or "none"
+    return value if isinstance(value, str) else text
 
 
 def counted(count: int, what: str) -> str:

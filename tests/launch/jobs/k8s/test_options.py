@@ -24,7 +24,7 @@ GOOD = {"image": "halohop", "secret": "token"}
         ({"mount": "/a/../b"}, "must be a path of its own"),
         ({"memory": "16 GB"}, "memory='16 GB' is no quantity of Kubernetes; give one like 4, 500m or 16Gi"),
         ({"cpu": 0}, "cpu=0 is no quantity"),
-        ({"cpu": True}, "Expected `str | int | float | null`, got `bool`|cpu=True is no quantity"),
+        ({"cpu": True}, "cpu must be a number or a whole number or text, got true or false|cpu=True is no quantity"),
         ({"gpus": -1}, "gpus=-1 must be at least 0"),
         ({"user": 0}, "user=0 must be at least 1"),
         ({"retries": -1}, "retries=-1 must be at least 0"),
@@ -32,7 +32,7 @@ GOOD = {"image": "halohop", "secret": "token"}
         ({"labels": {"team": "a/b"}}, "labels: team='a/b' is no value of a label"),
         ({"node_selector": {"team": "a" * 64}}, "node_selector: team='a+' is no value of a label"),
         ({"annotations": {"-": "c"}}, "annotations: '-' is no key"),
-        ({"labels": {"team": 3}}, "Expected `str`, got `int`"),
+        ({"labels": {"team": 3}}, "must be text, got a whole number"),
         ({"imag": "x"}, "unknown key 'imag'; did you mean 'image'"),
     ],
 )

@@ -105,7 +105,7 @@ def hosts_of(job: Job) -> tuple[Settings, tuple[Host, ...]]:
     """
     settings = convert(job.options, Settings, "[ssh]")
     if isinstance(job.hosts, int):
-        raise InputError(f"hosts={job.hosts} is a number, but engine='ssh' needs names: hosts = ['ann@graph1', 'graph2:2222']")
+        raise InputError(f"hosts={job.hosts} is a number, but engine='ssh' needs names, such as ann@graph1,graph2:2222")
     if shutil.which(settings.words[0]) is None:
         raise InputError(
             f"{settings.words[0]!r} is not installed on this machine, and engine='ssh' connects with it; install OpenSSH's "
