@@ -1,7 +1,7 @@
 """Pages, help, messages and docstrings are in plain English: no words of a private language, no long sentences.
 
-`PHRASES` are what a reader stumbles over. Pages have none of them. Help, messages and docstrings have no more than before: lower a
-number of `CEILINGS` when you have rewritten some, and never raise it.
+`PHRASES` are what a reader stumbles over. Pages have none of them. Help, messages and docstrings have no more than before: lower
+a number of `CEILINGS` when you have rewritten some, and never raise it.
 """
 
 import ast

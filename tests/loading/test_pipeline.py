@@ -184,6 +184,13 @@ def test_waiting_and_making_are_counted():
     assert snapshot["wait_seconds"] >= 0
 
 
+def test_making_without_threads_is_waiting():
+    counters = Counters()
+    pause = threading.Event()
+    list(in_order(range(4), Inline(lambda n: Made(item=pause.wait(0.05))), PrefetchConfig(workers=0), counters=counters))
+    assert counters.snapshot()["wait_seconds"] >= 0.2
+
+
 @pytest.mark.parametrize("bad", [{"workers": -1}, {"prefetch": 0}, {"deadline": 0.0}, {"backlog_bytes": -1}])
 def test_impossible_flights(bad):
     with pytest.raises(InputError, match="need workers"):

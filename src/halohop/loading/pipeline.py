@@ -156,6 +156,7 @@ def in_order(
     waiting: deque[Future[Made[Item]]] = deque()
     try:
         while True:
+            start = time.perf_counter()  # makers without threads make an item when it is submitted
             while not waiting or (len(waiting) < most() and backlog.has_room()):
                 job = next(jobs, None)
                 if job is None:
@@ -164,7 +165,7 @@ def in_order(
                 backlog.add(waiting[-1])
             if not waiting:
                 return
-            yield _fetch(waiting, config, backlog, counters)
+            yield _fetch(waiting, config, backlog, counters, start)
     finally:
         for future in waiting:
             future.cancel()
@@ -196,9 +197,11 @@ def fulfil(future: "Future[Made[Item]]", make: Callable[[Spec], Made[Item]], job
             future.set_exception(error)
 
 
-def _fetch(waiting: "deque[Future[Made[Item]]]", config: PrefetchConfig, backlog: Backlog, counters: Counters) -> Item:
-    """Waits for the first item. (In a function of its own, so that nothing holds on to an item that was yielded.)"""
-    future, start = waiting[0], time.perf_counter()
+def _fetch(
+    waiting: "deque[Future[Made[Item]]]", config: PrefetchConfig, backlog: Backlog, counters: Counters, start: float
+) -> Item:
+    """Waits for the first item, since `start`. (A function of its own, so that nothing holds on to an item that was yielded.)"""
+    future = waiting[0]
     try:
         made = future.result(timeout=config.deadline)
     except TimeoutError as error:

@@ -18,7 +18,9 @@ _HINTS = {
     "convert": "give it more --workers, or a lighter transform",
     "others": "give it more --workers",
 }
-_PEER_HINT = "see with halohop top whether {peer} is busy, and look at the network to it"
+_PEER_HINT = "see with halohop top whether {peer} or the network to it is busy"
+_LEAST_SECONDS = 1.0
+"""Shorter waits are those of a first batch, or too short to matter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +70,10 @@ class Watch:
         self._sums, self._peers = loader.statistics(), loader.statistics_by_peer()
 
     def reason(self, seconds: float, *, rank: int = 0) -> Reason | None:
-        """What held up this rank in the `seconds` since the watch began; None where it computed longer than it waited."""
+        """What held up this rank in the `seconds` since the watch began; None if it waited less than half of them, or 1 s."""
         spent = {name: value - self._sums.get(name, 0) for name, value in self._loader.statistics().items()}
         waited = spent.get("wait_seconds", 0)
-        if waited <= seconds - waited:
+        if waited < max(seconds / 2, _LEAST_SECONDS):
             return None
         stages = {(stage, ""): spent.get(f"{stage}_seconds", 0) for stage in _HINTS}
         calls: dict[str, float] = {}

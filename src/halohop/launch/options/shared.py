@@ -76,7 +76,7 @@ Blocks = Annotated[
         "--blocks",
         metavar="N",
         min=0,
-        show_default="64, or 16 for small graphs",
+        show_default="16, or 64 for 32 or 64 partitions",
         help="Blocks for --locality blocks: a power of two. Only metis makes them. 0 is none.",
     ),
 ]

@@ -25,8 +25,7 @@ def guarded(run: Callable[[], int]) -> int:
         The exit code of the process: that of `run`, or 128 + the number of the signal that killed it.
     """
     if sys.platform != "linux":
-        print(f"hosts of halohop launch need Linux, got {sys.platform}; use halohop train on this host", file=sys.stderr)
-        return 1
+        sys.exit(f"hosts of halohop launch need Linux, got {sys.platform}; use halohop train on this host")
     adopt_orphans()
     read_end, write_end = os.pipe()
     runner = os.fork()
