@@ -501,9 +501,10 @@ def test_a_script_may_end_with_unfinished_iterators():
     assert (done.returncode, done.stderr) == (3, "")
 
 
-def test_systems_without_fork(data, monkeypatch):
-    monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: ["spawn"])
-    with pytest.raises(InputError, match=r"needs Linux.*run='threads'"):
+@pytest.mark.parametrize("name", ["pidfd_open", "memfd_create"])
+def test_systems_that_lack_what_processes_need(data, monkeypatch, name):
+    monkeypatch.delattr(os, name)
+    with pytest.raises(InputError, match=r"needs Linux 5\.3 or newer, got linux .*run='threads'"):
         loader_of(data)
 
 

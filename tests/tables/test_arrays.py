@@ -3,6 +3,7 @@
 import mmap
 import multiprocessing
 import os
+import resource
 import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -45,6 +46,19 @@ def mapped(arrays: TableArrays, spec: TableSpec, num_rows: int = ROWS) -> Mapped
     found = map_shared(shared, spec, num_rows)
     assert found is not None
     return found
+
+
+@pytest.mark.parametrize("storage", ["memory", "disk"])
+def test_a_table_that_the_process_may_not_map_is_named(storage: Storage, tmp_path: Path) -> None:
+    before, limits = len([*Path("/proc/self/fd").iterdir()]), resource.getrlimit(resource.RLIMIT_AS)
+    taken = int(Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE
+    resource.setrlimit(resource.RLIMIT_AS, (taken + (64 << 20), limits[1]))
+    try:
+        with pytest.raises(InputError, match=r"'e'.* takes .* which this process cannot map .*ulimit -v"):
+            made(spec_of(storage=storage), tmp_path, num_rows=20 << 20)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
 
 
 @pytest.mark.parametrize("storage", ["memory", "disk"])

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from halohop import ops
+from halohop.files.mapping import map_shared_file
 from halohop.linux import memory_file
 from halohop.ops.pool import SMALL, Buffer
 
@@ -102,7 +103,7 @@ class Lender:
     def _make(self, size: int) -> Buffer:
         descriptor = memory_file("halohop", size)
         try:
-            buffer = _map(descriptor, size)
+            buffer = map_shared_file(descriptor, size)
             self._made += 1
             self._announce(Loan(number=self._made, num_bytes=size), descriptor)
         finally:
@@ -132,7 +133,7 @@ class Borrower:
 
     def map(self, loan: Loan, descriptor: int) -> None:
         """Maps a buffer that the worker has announced; closes the descriptor."""
-        self._buffers[loan.number] = _map(descriptor, loan.num_bytes)
+        self._buffers[loan.number] = map_shared_file(descriptor, loan.num_bytes)
         os.close(descriptor)
 
     def forget(self, numbers: Iterable[int]) -> None:
@@ -230,9 +231,3 @@ def _dense(tensor: Tensor, memory: Tensor) -> Tensor:
     """A copy in `memory`, ``[numel]``: with the same order of dimensions if `tensor` has no gaps, contiguous otherwise."""
     stride = torch.empty_like(tensor, device="meta").stride()
     return memory.as_strided(tensor.shape, stride).copy_(tensor)
-
-
-def _map(descriptor: int, size: int) -> Buffer:
-    """The shared memory behind a descriptor; stays mapped when the descriptor is closed. (Python's mmap would keep one open.)"""
-    tensor = torch.from_file(f"/proc/self/fd/{descriptor}", shared=True, size=size, dtype=torch.uint8)
-    return tensor.numpy()

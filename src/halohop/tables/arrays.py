@@ -22,7 +22,7 @@ from torch import Tensor
 from halohop import ops
 from halohop.errors import DatasetError, InputError, WriteError
 from halohop.files.aside import boot, writing
-from halohop.files.mapping import map_privately, read_by_rows
+from halohop.files.mapping import map_privately, map_shared_file, read_by_rows
 from halohop.linux import has_memory_files, memory_file, namespace, reserve
 from halohop.memory import format_size, machine_bytes
 from halohop.tables.messages import SharedPart
@@ -153,7 +153,8 @@ def make_arrays(spec: TableSpec, num_rows: int, *, folder: Path | None) -> Table
         folder: where this owner may keep files; None: nowhere.
 
     Raises:
-        InputError: a table on disk, and no folder; a table in memory that is larger than all of it.
+        InputError: a table on disk, and no folder; a table in memory that is larger than all of it; a table that this process
+            may not map.
         WriteError: the disk has no room for it. Nothing is changed.
     """
     if spec.storage == "memory":
@@ -213,7 +214,14 @@ class _File:
         descriptor = memory_file("halohop table", size) if folder is None else _disk_file(size, folder, label)
         self._release = weakref.finalize(self, os.close, descriptor)
         self.descriptor = descriptor
-        self.memory = torch.from_file(f"/dev/fd/{descriptor}", shared=True, size=size, dtype=torch.uint8)
+        try:
+            self.memory = torch.from_numpy(map_shared_file(descriptor, size))
+        except OSError as error:  # a limit of the process, or of the system
+            self.release()
+            raise InputError(
+                f"{label}, takes {format_size(size)}, which this process cannot map ({error.strerror}); raise its limit "
+                "of address space (ulimit -v), or divide the graph into more partitions"
+            ) from error
 
     def release(self) -> None:
         """Closes the descriptor; what is mapped stays."""
