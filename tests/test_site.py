@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.site import structure
+from docs.site import generated, structure
 from docs.site.blocks import Block, blocks, outputs
 from halohop import errors
 
@@ -37,6 +37,14 @@ def test_each_public_name_has_one_entry_in_the_reference() -> None:
     pages = [page for subject in structure.subjects() for page in structure.reference_pages(subject).values()]
     entries = [entry for page in pages for entry in re.findall(r"^\.\. auto\w+:: halohop\.(\S+)$", page, re.MULTILINE)]
     assert sorted(entries) == sorted(listed), "names for docs/site/navigation.toml"
+
+
+def test_keys_of_configuration_files_are_explained() -> None:
+    assert set(generated.PAGES) == set(structure.GENERATED)
+    page = generated.configuration()
+    for name in ("allow_missing", "master_port", "replicas", "gpu_resource", "max_restarts", "cpus_per_task"):
+        assert re.search(rf"^\| `{name}` \| \S* \| \w.{{10,}} \|$", page, re.MULTILINE), name
+    assert str(ROOT) not in page
 
 
 def headings(text: str) -> set[str]:

@@ -1,7 +1,7 @@
 """Builds the site: `python docs/site/build.py OUT`; the exit status is 0 if there was no warning.
 
-Sphinx reads pages below one folder. It is made anew beside OUT, of copies of the pages, of the Python files that they link to,
-and of the pages of the reference; so nothing is written among the pages themselves.
+Sphinx reads pages below one folder. The build writes that folder next to OUT: copies of the pages, copies of the Python files
+that they link to, and the pages of the reference. So it writes nothing among the pages themselves.
 """
 
 import os
@@ -41,12 +41,12 @@ def gather(pages: Path) -> None:
     for subject in structure.subjects():
         for name, text in structure.reference_pages(subject).items():
             (pages / "reference" / f"{name}.rst").write_text(text)
-    for name, write in generated.PAGES.items():
-        (pages / name).write_text(write())
+    for name in structure.GENERATED:
+        (pages / name).write_text(generated.PAGES[name]())
 
 
 def redirect(out: Path) -> None:
-    """Writes a page that leads on at each old address, and at the site's root."""
+    """Writes a page that redirects at each old address, and at the site's root."""
     for old, new in {"index.md": "docs/index.md", **structure.moves()}.items():
         place, target = (out / Path(name).with_suffix(".html") for name in (old, new))
         place.parent.mkdir(parents=True, exist_ok=True)

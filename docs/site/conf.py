@@ -4,6 +4,8 @@ import re
 import subprocess
 import sys
 import tempfile
+import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 from docutils import nodes
@@ -36,8 +38,26 @@ html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {"navigation_with_keys": True}
+if ".dev" in release:
+    html_theme_options["announcement"] = f"This is the documentation of the development version {release}."
 copybutton_exclude = ".linenos, .gp, .go"
 copybutton_selector = "div:not(.output) > div.highlight > pre"
+
+
+def reachable(site: str) -> bool:
+    """Whether a site answers; without a network names of other libraries stay without links."""
+    with suppress(OSError), urllib.request.urlopen(f"{site}/objects.inv", timeout=5):
+        return True
+    return False
+
+
+OTHERS = {
+    "python": "https://docs.python.org/3",
+    "torch": "https://docs.pytorch.org/docs/stable",
+    "torch_geometric": "https://pytorch-geometric.readthedocs.io/en/latest",
+}
+intersphinx_mapping = {name: (site, None) for name, site in OTHERS.items() if reachable(site)}
+extensions += ["sphinx.ext.intersphinx"] if intersphinx_mapping else []
 
 myst_heading_anchors = 4
 default_role = "code"

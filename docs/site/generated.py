@@ -1,16 +1,25 @@
 """Pages of the reference that the program writes about itself: the command line, names of metrics, names of other libraries."""
 
+import inspect
+import re
+import sys
 import tempfile
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import MISSING, fields
 from typing import Any
 
 import typer
 
 import halohop
-from halohop.datasets import synthetic
+from halohop.datasets import EdgeFiles, NodeFiles, synthetic
 from halohop.dgl import names as dgl_names
 from halohop.glt import names as glt_names
 from halohop.launch.cli import app
+from halohop.launch.jobs.job import Job, Servers
+from halohop.launch.jobs.k8s.options import Options as K8sOptions
+from halohop.launch.jobs.ray.options import RayOptions
+from halohop.launch.jobs.slurm.options import Options as SlurmOptions
+from halohop.telemetry import Gauge
 
 WIDTH = 80
 """Columns of the help of commands."""
@@ -40,7 +49,47 @@ def _console(text: str) -> str:
     return f"```text\n{text.strip()}\n```"
 
 
-def metric_names() -> str:
+CONFIGURATION: dict[str, dict[str, type]] = {
+    "graph.toml": {"[nodes.TYPE]": NodeFiles, "[edges.SOURCE__NAME__DESTINATION]": EdgeFiles},
+    "job.toml": {
+        **{"Top level": Job, "[servers]": Servers},
+        **{"[slurm]": SlurmOptions, "[k8s]": K8sOptions, "[ray]": RayOptions},
+    },
+}
+"""Files, their tables, and the class that each table becomes."""
+
+
+def configuration() -> str:
+    """The keys of configuration files, from the classes that they become."""
+    lines = [
+        *("# Configuration files", ""),
+        *("A file in TOML, YAML or JSON may have these keys. In a file for `--config` the keys are the command's options.", ""),
+    ]
+    for file, tables in CONFIGURATION.items():
+        lines += [f"## {file}", ""]
+        for table, made in tables.items():
+            lines += [f"### {table.strip('[]')}" if table == "Top level" else f"### `{table}`", ""]
+            lines += ["| key | default | meaning |", "|---|---|---|", *_keys(made), ""]
+    return "\n".join(lines)
+
+
+def _keys(made: type) -> list[str]:
+    """A row for each field of a dataclass, with what its docstring says."""
+    text = (inspect.getdoc(made) or "").partition("Args:\n")[2].partition("\n\n")[0]
+    found = re.findall(r"^    ([\w, ]+): (.*(?:\n     .*)*)", text, re.MULTILINE)
+    meanings = {name: meaning for names, meaning in found for name in names.split(", ")}
+    return [f"| `{each.name}` | {_default(each)} | {' '.join(meanings[each.name].split())} |" for each in fields(made)]
+
+
+def _default(each: Any) -> str:
+    if each.default is MISSING:
+        return "" if each.default_factory is not MISSING else "required"
+    if each.default in (None, (), "", sys.executable):  # the meaning says what these stand for
+        return ""
+    return f"`{str(each.default).lower() if isinstance(each.default, bool) else each.default}`"
+
+
+def metrics() -> str:
     """What a loader, a graph and a server count, with the names that Prometheus reads."""
     with tempfile.TemporaryDirectory(prefix="halohop-site-") as folder:
         halohop.partition(synthetic("tiny"), folder, num_parts=2, method="random", overwrite=True)
@@ -58,8 +107,6 @@ def metric_names() -> str:
 
 
 def _metric(name: str, value: float) -> str:
-    from halohop.telemetry import Gauge
-
     return f"`halohop_{name}` | gauge" if isinstance(value, Gauge) else f"`halohop_{name}_total` | counter"
 
 
@@ -95,9 +142,6 @@ def _listed(found: Collection[str]) -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "reference/command_line.md": command_line,
-    "reference/metrics.md": metric_names,
-    "reference/names_of_dgl.md": names_of_dgl,
-    "reference/names_of_glt.md": names_of_glt,
+    f"reference/{write.__name__}.md": write for write in (command_line, configuration, metrics, names_of_dgl, names_of_glt)
 }
 """What writes each page."""

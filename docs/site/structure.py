@@ -13,8 +13,8 @@ NAVIGATION = tomllib.loads(Path(__file__).with_name("navigation.toml").read_text
 LINK = re.compile(r"\]\(([\w/.-]+)(#[\w-]*)?\)")
 """A link to a file of the project, perhaps to a heading of it."""
 
-GENERATED = ("reference/command_line.md", "reference/metrics.md", "reference/names_of_dgl.md", "reference/names_of_glt.md")
-"""Pages that `docs/site/generated.py` writes."""
+GENERATED = tuple(f"reference/{name}.md" for name in ("command_line", "configuration", "metrics", "names_of_dgl", "names_of_glt"))
+"""Pages that `docs/site/generated.py` writes, in the order of the sidebar."""
 
 FOREIGN = (
     *("NodeLoader", "LinkLoader", "DataLoader", "BaseSampler", "FeatureStore", "GraphStore", "Module", "MessagePassing"),

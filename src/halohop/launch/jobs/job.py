@@ -67,8 +67,8 @@ class Job:
         name: of the job: letters, digits and "-".
         hosts: names as the engine takes them, or a number of hosts.
         trainers: processes on each host.
-        run: the user's script and its arguments; ``{graph}`` and ``{out}`` in an argument are replaced. Or none, and
-        train: options of `halohop train`, by their names.
+        run: the user's script and its arguments; ``{graph}`` and ``{out}`` in an argument are replaced.
+        train: options of `halohop train`, by their names; in place of `run`.
         start: "torchrun": `trainers` ranks of `run` on each host. "plain": `run` itself, once on each host, where it starts its
             own trainers; ``{rank}``, ``{hosts}``, ``{master_addr}`` and ``{master_port}`` in an argument are the host's number,
             how many there are, and where ranks are to meet. By the engine ssh only.
@@ -77,8 +77,8 @@ class Job:
             all hosts see `data`.
         servers: where they hold the graph; None: the hosts of the trainers do.
         out: folder of the run: logs of all hosts, and results.
-        folder: working directory of all processes.
-        python: interpreter on the hosts.
+        folder: working directory of all processes; by default this one.
+        python: interpreter on the hosts; by default the path of this one.
         token_file: has the shared secret; None: a new one for this run.
         encrypt: whether hosts encrypt what they send each other.
         master_port: where ranks meet, on the first host; 0: at a free port that it chooses; by the engine ssh only.
