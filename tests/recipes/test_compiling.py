@@ -129,9 +129,8 @@ def test_a_model_learns_the_same_by_one_program(name: str, request: pytest.Fixtu
     assert programs() == 2 + more.get(name, 0)  # the small one that shows that there is a compiler, and the model's
 
 
-@pytest.mark.parametrize(
-    "name", ["sage", *(pytest.param(name, marks=pytest.mark.full) for name in ("gcn", "gat", "rgcn", "hgt", "link"))]
-)
+@pytest.mark.full  # a minute each; tests/nn/test_compiled.py compiles layers in every run
+@pytest.mark.parametrize("name", ["sage", "gcn", "gat", "rgcn", "hgt", "link"])
 def test_what_the_compiler_makes_learns_the_same(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     torch._dynamo.reset()
     config = config_for(parts_of(name, request), tmp_path / "run", epochs=1, **CASES[name])

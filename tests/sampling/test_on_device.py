@@ -29,6 +29,8 @@ from halohop.testing.worlds import partitioned
 from halohop.typing import EDGE, NODE
 from tests.support.pretend_gpu import any_pool
 
+pytestmark = pytest.mark.full  # tests/pyg/test_on_device.py runs the same loop under every loader
+
 
 def on_device(graph: Graph, mode: Mode = "cuda") -> DeviceGraph:
     return DeviceGraph(graph, any_pool(Counters()), DeviceOptions(device="cuda", mode=mode, feature_cache=1000))
