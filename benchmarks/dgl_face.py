@@ -38,7 +38,7 @@ class Frontiers(dgl.dataloading.BlockSampler):
         return dgl.sampling.sample_neighbors(g, seed_nodes, FANOUTS[block_id])
 
 
-def by_hand(draws: "halohop.Draws", seeds: Tensor) -> Any:
+def by_hand(draws: "halohop.records.Draws", seeds: Tensor) -> Any:
     """What both make, by halohop's own functions: ids of the input nodes, and for each layer its edges and their ids."""
     nodes, layers = seeds, list[Any]()
     for fanout in reversed(FANOUTS):

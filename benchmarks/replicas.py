@@ -84,7 +84,7 @@ def measure(name: str, localities: Sequence[str]) -> None:
             for method in ("vip", "presample", "degree"):
                 began = time.perf_counter()
                 options = {"batch_size": size, "locality": locality, "method": method, "seed": 1000}
-                scores[method] = halohop.hotness(graph, "train", FANOUT, **options)[NODE].expand(RANKS, -1)
+                scores[method] = halohop.placement.hotness(graph, "train", FANOUT, **options)[NODE].expand(RANKS, -1)
                 seconds[method] = time.perf_counter() - began
             for method in ("degree", "presample", "vip", "hindsight"):
                 shares = " | ".join(f"{share:.1%}" for share in left(need, scores[method], owner, RATIOS))

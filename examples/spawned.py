@@ -29,7 +29,7 @@ def owners() -> torch.Tensor:
     return torch.arange(NODES) // CLASSES % RANKS
 
 
-def own_partition(rank: int) -> halohop.MemoryPartition:
+def own_partition(rank: int) -> halohop.slices.MemoryPartition:
     """The nodes of this rank and the edges to them, by the ids that all ranks use. The class of a node is `id % CLASSES`."""
     generator = torch.Generator().manual_seed(rank)
     own = (owners() == rank).nonzero().view(-1)
@@ -44,9 +44,9 @@ def own_partition(rank: int) -> halohop.MemoryPartition:
     dst = own.repeat_interleave(DEGREE)
     steps = torch.randint(NODES // CLASSES, (len(dst),), generator=generator)
     src = (dst + CLASSES * steps) % NODES  # of the same class, anywhere
-    edges = {("node", "to", "node"): halohop.EdgeSlice(edge_index=torch.stack([src, dst]))}
-    nodes = {"node": halohop.NodeSlice(id=own, owner=owners(), columns=columns)}
-    return halohop.MemoryPartition(part=rank, num_parts=RANKS, nodes=nodes, edges=edges)
+    edges = {("node", "to", "node"): halohop.slices.EdgeSlice(edge_index=torch.stack([src, dst]))}
+    nodes = {"node": halohop.slices.NodeSlice(id=own, owner=owners(), columns=columns)}
+    return halohop.slices.MemoryPartition(part=rank, num_parts=RANKS, nodes=nodes, edges=edges)
 
 
 def train(world: halohop.World, graph: halohop.Graph) -> None:

@@ -113,6 +113,15 @@ def test_public_surface() -> None:
     assert sorted([*found, "open"]) == sorted(listed)
 
 
+def test_names_that_have_moved_are_found_where_they_were() -> None:
+    moved = {name: module for module, names in halohop._MOVED.items() for name in names}
+    assert len(moved) == 26
+    assert [name for name, module in moved.items() if getattr(halohop, name) is not getattr(getattr(halohop, module), name)] == []
+    assert moved.keys() & {*halohop.__all__, *dir(halohop)} == set()
+    with pytest.raises(AttributeError, match="no attribute 'Tokens'"):
+        halohop.Tokens  # noqa: B018
+
+
 def test_public_modules_are_loaded_when_they_are_named() -> None:
     """In a fresh process, in which no test has imported them; and Python's own `open` stays what it is."""
     listed = (ROOT / "tests" / "public_surface.txt").read_text().split()

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 import halohop
-from halohop import Frequency, place_by_hotness
 from halohop.access.frequency import placed
 from halohop.errors import InputError
 from halohop.partitioning.assigners.assign import assign
+from halohop.placement import Frequency, place_by_hotness
 from halohop.testing.graphs import power_law, typed
 from halohop.typing import NODE
 
@@ -31,7 +31,7 @@ def test_batches_find_more_at_home_than_in_random_partitions(method, tmp_path):
     for name, how in (("random", "random"), ("frequency", Frequency(fanouts=[3, 2], batch_size=8, method=method))):
         halohop.partition(tables, tmp_path / name, num_parts=3, method=how)
         with halohop.open(tmp_path / name) as graph:
-            hot = halohop.hotness(graph, "train", [3, 2], batch_size=8, locality="owner")[NODE]
+            hot = halohop.placement.hotness(graph, "train", [3, 2], batch_size=8, locality="owner")[NODE]
             owner = graph.owners(graph.select()[1])
             left[name] = float((hot * (owner != torch.arange(3)[:, None])).sum() / hot.sum())
     assert left["frequency"] < 0.85 * left["random"]

@@ -60,7 +60,7 @@ def test_each_partition_copies_the_hottest_of_the_others(plain, tmp_path):
     reports = add_replicas(folder, PLAN)
     with halohop.open(folder) as graph:
         bounds, order = graph.book.nodes[NODE], graph.select(None)[0]
-        hot = halohop.hotness(graph, "train", [4, 3], batch_size=8, locality="owner")[NODE]
+        hot = halohop.placement.hotness(graph, "train", [4, 3], batch_size=8, locality="owner")[NODE]
     room = int(0.4 * NUM_NODES / 3)
     for part, report in enumerate(reports):
         by_gid = torch.empty(NUM_NODES).index_copy_(0, order, hot[part])
@@ -227,7 +227,7 @@ def test_users_name_what_is_copied(plain, tmp_path):
     reports = add_replicas(folder, [{NODE: raw[:50]}, {}, {NODE: raw[[9, 200, 9]]}])
     with halohop.open(folder) as graph:
         for part, wanted in enumerate((raw[:50], raw[:0], raw[[9, 200]])):
-            ids, rows = halohop.read_replicas(folder, part)[NODE]
+            ids, rows = halohop.placement.read_replicas(folder, part)[NODE]
             others = wanted[graph.owners(wanted) != part]
             assert ids.sort().values.tolist() == others.sort().values.tolist()
             assert reports[part].rows == len(others)
@@ -241,7 +241,7 @@ def test_users_name_what_is_copied(plain, tmp_path):
         before = graph.statistics()["remote_rows"]
         graph.fetch_rows(NODE, ["x"], gids_of(folder, 0))
         assert graph.statistics()["remote_rows"] == before
-    assert halohop.read_replicas(plain, 0) == {}
+    assert halohop.placement.read_replicas(plain, 0) == {}
     with pytest.raises(InputError, match="for 2 partitions, and there are 3"):
         add_replicas(folder, [{}, {}])
     with pytest.raises(IdError, match="not among the 240 nodes"):

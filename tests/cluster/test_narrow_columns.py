@@ -105,7 +105,7 @@ def test_a_column_that_a_user_gives_may_be_written_to(parts: Path) -> None:
 def test_partitions_in_memory_are_read_where_they_lie(parts: Path) -> None:
     with halohop.open(parts) as graph:
         count = graph.book.num_parts
-    own = [halohop.read_partition(parts, part) for part in range(count)]
+    own = [halohop.slices.read_partition(parts, part) for part in range(count)]
     with halohop.open(own) as graph:
         check(graph)
         assert "record_bytes" not in graph.statistics()

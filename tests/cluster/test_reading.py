@@ -40,7 +40,7 @@ def tables() -> GraphTables:
 def test_everything_is_read_back_once(tmp_path: Path, edge_dir: str, num_parts: int, method: str) -> None:
     given = tables()
     halohop.partition(given, tmp_path / "parts", num_parts=num_parts, method=method, edge_dir=edge_dir)
-    parts = [halohop.read_partition(tmp_path / "parts", part) for part in range(num_parts)]
+    parts = [halohop.slices.read_partition(tmp_path / "parts", part) for part in range(num_parts)]
     for name, table in given.nodes.items():
         ids = torch.cat([part.nodes[name].id for part in parts])
         assert torch.equal(ids.sort().values, torch.arange(table.num_nodes))
@@ -66,7 +66,7 @@ def test_everything_is_read_back_once(tmp_path: Path, edge_dir: str, num_parts: 
 @pytest.mark.parametrize("edge_dir", ["in", "out"])
 def test_what_was_read_makes_the_batches_of_the_folder(tmp_path: Path, edge_dir: str) -> None:
     halohop.partition(tables(), tmp_path / "parts", num_parts=3, method="random", edge_dir=edge_dir, halo=["raw_id"])
-    parts = [halohop.read_partition(tmp_path / "parts", part) for part in range(3)]
+    parts = [halohop.slices.read_partition(tmp_path / "parts", part) for part in range(3)]
     with halohop.open(tmp_path / "parts") as stored, halohop.open(parts) as read:
         for one, other in zip(_batches(stored), _batches(read), strict=True):
             assert (one.node_types, one.edge_types) == (other.node_types, other.edge_types)
@@ -82,7 +82,7 @@ def _batches(graph: halohop.Graph) -> halohop.NeighborLoader:
 
 def test_rows_that_are_stored_narrow_have_the_users_dtype(tmp_path: Path) -> None:
     halohop.partition(tables(), tmp_path / "parts", num_parts=2, method="random", feature_dtype="float16")
-    own = halohop.read_partition(tmp_path / "parts", 1).nodes["paper"]
+    own = halohop.slices.read_partition(tmp_path / "parts", 1).nodes["paper"]
     assert own.columns["x"].dtype == torch.float32
     torch.testing.assert_close(own.columns["x"], tables().nodes["paper"].columns["x"][own.id], rtol=1e-3, atol=1e-3)
 
@@ -91,15 +91,15 @@ def test_what_cannot_be_read_back_is_named(tmp_path: Path) -> None:
     folder = tmp_path / "parts"
     halohop.partition(tables(), folder, num_parts=2, method="random")
     with pytest.raises(InputError, match=r"part=2, but .* has the partitions 0 to 1"):
-        halohop.read_partition(folder, 2)
+        halohop.slices.read_partition(folder, 2)
     with halohop.open(folder) as graph, pytest.raises(SchemaError, match="unknown relation"):
         graph.edge_owners(EDGE, torch.tensor([0]))
     shutil.rmtree(folder / "part-0001")
     with pytest.raises(InputError, match=r"partitions \[1\] are not in"):
-        halohop.read_partition(folder, 0)
+        halohop.slices.read_partition(folder, 0)
     halohop.partition(power_law(20, 3, shuffled_ids=True), tmp_path / "own", num_parts=2, method="random")
     with pytest.raises(InputError, match=r"ids of 'node' in .* are not 0 to 19"):
-        halohop.read_partition(tmp_path / "own", 0)
+        halohop.slices.read_partition(tmp_path / "own", 0)
 
 
 def test_edge_owners_over_hosts(tmp_path: Path) -> None:

@@ -126,10 +126,10 @@ def _in_slices(built: Path, out: Path, names: Sequence[str]) -> None:
     with halohop.open(built) as graph:
         owner = graph.owners(torch.arange(COUNT))
     ids, slices = torch.arange(edges.num_edges), out.with_name("slices-of-all")
-    with halohop.SliceWriter(slices, writer=0, num_parts=4, owner={NODE: owner}, relations=[EDGE]) as writer:
+    with halohop.slices.SliceWriter(slices, writer=0, num_parts=4, owner={NODE: owner}, relations=[EDGE]) as writer:
         writer.add_nodes(NODE, torch.arange(COUNT), table.columns)
         writer.add_edges(EDGE, torch.stack([edges.src, edges.dst]), ids, edges.columns)
-    halohop.join_slices(slices, out, num_writers=1, owner={NODE: owner}, weight_sums=names)
+    halohop.slices.join_slices(slices, out, num_writers=1, owner={NODE: owner}, weight_sums=names)
 
 
 def test_a_typed_graph_over_several_hosts(tmp_path):

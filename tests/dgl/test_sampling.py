@@ -125,4 +125,4 @@ def test_names_of_dgl_work_or_are_refused(package):
 def test_arguments_that_change_nothing_say_so():
     with pytest.warns(UserWarning, match="use_prefetch_thread changes nothing here"):
         dgl.dataloading.DataLoader(plain(), [0], dgl.dataloading.NeighborSampler([1]), use_prefetch_thread=True)
-    assert isinstance(halohop.Draws(plain().engine), halohop.Draws)
+    assert isinstance(halohop.records.Draws(plain().engine), halohop.records.Draws)

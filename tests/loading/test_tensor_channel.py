@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from halohop import TensorChannel
 from halohop.errors import DeadlineExceededError, InputError, MessageTooLargeError
+from halohop.hosts import TensorChannel
 from tests.support.forked import forkserver
 
 

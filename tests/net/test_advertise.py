@@ -14,8 +14,8 @@ import torch
 import torch.distributed as dist
 
 import halohop
-from halohop import Limits
 from halohop.errors import InputError
+from halohop.hosts import Limits
 from halohop.net.interfaces import reached_as
 from halohop.net.messages import MeetRequest, server_codec
 from halohop.testing.graphs import ring

@@ -1,4 +1,4 @@
-"""`halohop.meet`: ranks that wait for each other and exchange values, without a graph."""
+"""`halohop.hosts.meet`: ranks that wait for each other and exchange values, without a graph."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +17,7 @@ def in_ranks(size, work):
     master = free_address()
 
     def rank(number: int):
-        with halohop.meet(world=World(rank=number, size=size), master=master, deadline=20) as meeting:
+        with halohop.hosts.meet(world=World(rank=number, size=size), master=master, deadline=20) as meeting:
             return work(meeting)
 
     with ThreadPoolExecutor(size) as pool:
@@ -50,7 +50,7 @@ def test_no_rank_passes_a_barrier_before_all_have_come():
 def test_a_rank_that_does_not_come_is_named():
     master = free_address()
     with pytest.raises(ClusterError, match=r"rank 1 did not come within 0\.2 s"):
-        halohop.meet(world=World(size=2), master=master, deadline=0.2)
+        halohop.hosts.meet(world=World(size=2), master=master, deadline=0.2)
 
 
 def test_ranks_with_different_world_sizes_do_not_meet():
@@ -58,7 +58,7 @@ def test_ranks_with_different_world_sizes_do_not_meet():
 
     def rank(number: int):
         with pytest.raises(ClusterError) as caught:
-            halohop.meet(world=World(rank=number, size=2 + number), master=master, deadline=2)
+            halohop.hosts.meet(world=World(rank=number, size=2 + number), master=master, deadline=2)
         return str(caught.value)
 
     with ThreadPoolExecutor(2) as pool:
@@ -68,7 +68,7 @@ def test_ranks_with_different_world_sizes_do_not_meet():
 
 
 def test_what_json_lacks_is_refused():
-    with halohop.meet(world=World(), master=free_address()) as meeting:
+    with halohop.hosts.meet(world=World(), master=free_address()) as meeting:
         with pytest.raises(InputError, match=r"Tensor cannot be exchanged .*give numbers, text, lists and dicts"):
             meeting.all_gather(torch.zeros(3))
         meeting.close()  # and again at the end
@@ -78,6 +78,6 @@ def test_one_that_leaves_without_waiting():
     """After an error: it does not wait for the others, now or at the end of the process."""
     master = free_address()
     with ThreadPoolExecutor(2) as pool:
-        met = [pool.submit(halohop.meet, world=World(rank=rank, size=2), master=master, deadline=20) for rank in range(2)]
+        met = [pool.submit(halohop.hosts.meet, world=World(rank=rank, size=2), master=master, deadline=20) for rank in range(2)]
         for future in met:
             future.result(timeout=60).shut(wait=False)

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 import halohop
-from halohop import Limits, Token
 from halohop.errors import TransportError
+from halohop.hosts import Limits
+from halohop.security import Token
 from halohop.testing.graphs import ring
 from halohop.testing.worlds import TOKEN, free_addresses
 

@@ -7,15 +7,15 @@ import pytest
 import torch
 
 import halohop
-from halohop import EdgeSlice, NodeSlice
 from halohop.errors import ClusterError, HalohopError, InputError
+from halohop.slices import EdgeSlice, NodeSlice
 from halohop.testing.graphs import power_law
 from halohop.testing.worlds import free_address
 from halohop.typing import EDGE, NODE
 from halohop.world import World
 
 GRAPH = power_law(60, 4, seed=1)
-OWNER = halohop.place_at_random(60, 4, seed=2)
+OWNER = halohop.placement.place_at_random(60, 4, seed=2)
 
 
 def slice_of(number: int, size: int) -> tuple[dict[str, NodeSlice], dict[tuple[str, str, str], EdgeSlice]]:
@@ -40,7 +40,7 @@ def divided(folders: list[Path], slices: list[object], **options: object) -> lis
     def rank(number: int) -> HalohopError | None:
         try:
             world = World(rank=number, size=size)
-            halohop.partition_slices(folders[number], *slices[number], num_parts=4, world=world, master=master, **options)
+            halohop.slices.partition_slices(folders[number], *slices[number], num_parts=4, world=world, master=master, **options)
         except HalohopError as error:
             return error
         return None

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 import halohop
-from halohop import Edges
 from halohop.errors import HalohopError, InputError
 from halohop.nn import hop_of, numbered
+from halohop.records import Edges
 
 CITES, WRITES, BY = ("paper", "cites", "paper"), ("author", "writes", "paper"), ("paper", "by", "author")
 
@@ -149,7 +149,7 @@ def test_nodes_of_edges_are_numbered_as_they_occur() -> None:
 def test_what_was_drawn_of_nodes_is_known_until_something_changes(monkeypatch):
     """Edges that lead to just the nodes that they were drawn for are not looked through; others are."""
     ends = torch.tensor([[1, 2, 3, 0, 2], [0, 0, 2, 3, 3]])
-    draws = halohop.Draws(halohop.graph(Data(edge_index=ends, num_nodes=4)))
+    draws = halohop.records.Draws(halohop.graph(Data(edge_index=ends, num_nodes=4)))
     nodes = torch.tensor([3, 1, 0])
     drawn = draws.neighbors(nodes)
     copied = Edges(src=drawn.src, dst=drawn.dst.clone(), edge_id=drawn.edge_id)

@@ -8,10 +8,10 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 import halohop
-from halohop import Draws, Edges
 from halohop.errors import HalohopError, IdError, InputError, SchemaError
 from halohop.nn import hop_of, hops
 from halohop.pyg.convert import tables_from_pyg
+from halohop.records import Draws, Edges
 from halohop.sampling.known_ids import KnownIdsOfThreads
 from halohop.testing import graphs
 from halohop.testing.worlds import TOKEN, free_addresses, hosts, partitioned

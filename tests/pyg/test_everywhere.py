@@ -69,7 +69,7 @@ def around_links(**options: Any) -> Callable[..., Any]:
     return lambda graph, **how: LinkNeighborLoader(graph, [3, 2], (CITES, None), batch_size=110, **options, **how)
 
 
-def asked(draws: halohop.Draws, seeds: dict[str, torch.Tensor]) -> Data:
+def asked(draws: halohop.records.Draws, seeds: dict[str, torch.Tensor]) -> Data:
     """Every question of a batch: two hops by different rules, some edges left out, ends of edges, rows, nodes at random."""
     hop = draws.neighbors(seeds, 3)
     ids = {name: torch.from_numpy(np.unique(hop[edge].src.numpy())) for name, edge in (("paper", CITES), ("author", WRITES))}
@@ -176,7 +176,7 @@ def on_servers(folder: Path, sampling: Any, **options: Any) -> Iterator[Graph]:
         yield stack.enter_context(halohop.connect(addresses, sampling=sampling, token=TOKEN, **options))
 
 
-def own_partitions(name: str) -> list[halohop.MemoryPartition]:
+def own_partitions(name: str) -> list[halohop.slices.MemoryPartition]:
     """Three partitions in memory, the rows and edges of each in a random order."""
     tables = tables_from_pyg(SOURCES[name]())
     return divided(tables, random_assignment(tables, 3), 3)

@@ -176,7 +176,7 @@ def test_a_hop_is_one_request_to_each_host(tmp_path):
 
         first, second, rows = [], [], []
         for _ in range(3):  # hosts ask each other now and then, too
-            draws = halohop.Draws(graphs[0])
+            draws = halohop.records.Draws(graphs[0])
             count, edges = counted(lambda: draws.neighbors({"a": torch.arange(20), "b": torch.arange(10)}, 3))  # noqa: B023
             first.append(count)
             nodes = hop_of(edges, {"a": torch.arange(20), "b": torch.arange(10)})[1]

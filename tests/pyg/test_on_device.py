@@ -55,7 +55,7 @@ def around_links(**options: Any) -> Callable[..., Any]:
     return lambda graph, **how: halohop.LinkNeighborLoader(graph, [2, 2], (CITES, None), **{"batch_size": 50, **options}, **how)
 
 
-def asked(draws: halohop.Draws, seeds: dict[str, Tensor]) -> Data:
+def asked(draws: halohop.records.Draws, seeds: dict[str, Tensor]) -> Data:
     hop = draws.neighbors(seeds, 3)
     rows = draws.rows({"paper": (hop[CITES].src, ["x"])})
     return Data(src=hop[CITES].src, edge_id=hop[CITES].edge_id, x=rows["paper"]["x"], number=draws.number)
@@ -181,7 +181,7 @@ def test_for_padded_batches_of_bounded_size_the_host_does_not_wait(name: str, mo
 def test_a_batch_with_more_than_its_places_is_refused_by_its_number() -> None:
     graph = partitioned(tables_from_pyg(plain_data()), 2)
     graph.use_device(DeviceOptions(device="cuda:0", mode="cuda"))
-    pad = halohop.Padding(caps="bound", nodes=[16, 3, 40])
+    pad = halohop.records.Padding(caps="bound", nodes=[16, 3, 40])
     loader = halohop.NeighborLoader(graph, [3, 2], torch.arange(20), batch_size=10, pad=pad, run="inline")
     with pytest.raises(
         InputError, match=r"^batch 0 of epoch 0: \d+ nodes or edges are more than the padded batch has places for"

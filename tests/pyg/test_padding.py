@@ -18,7 +18,6 @@ from halohop import (
     HGTLoader,
     LinkNeighborLoader,
     NeighborLoader,
-    Padding,
     PPRLoader,
     SubGraphLoader,
     World,
@@ -26,6 +25,7 @@ from halohop import (
 )
 from halohop.errors import InputError, SchemaError
 from halohop.pyg.convert import tables_from_pyg
+from halohop.records import Padding
 from halohop.testing.worlds import hosts, partitioned
 
 WRITES = ("author", "writes", "paper")
@@ -382,7 +382,7 @@ def test_fill(data):
     ("pad", "error", "message"),
     [
         ("tight", InputError, "neither 'measured' nor 'bound'"),
-        (True, InputError, "nor a halohop.Padding"),
+        (True, InputError, "nor a halohop.records.Padding"),
         (Padding(nodes=[1, 2]), InputError, "give 3 whole numbers"),
         (Padding(edges=[1, -2]), InputError, "give 2 whole numbers"),
         (Padding(nodes={"paper": [1, 2, 3]}), SchemaError, "unknown node type"),

@@ -20,7 +20,7 @@ def graph():
 
 
 def shares(graph, size, *args, **named):
-    return [halohop.share_near(graph, *args, world=World(rank=rank, size=size), **named) for rank in range(size)]
+    return [halohop.placement.share_near(graph, *args, world=World(rank=rank, size=size), **named) for rank in range(size)]
 
 
 def all_of(found):
@@ -63,15 +63,17 @@ def test_hosts_take_what_lies_on_them(tmp_path):
     halohop.partition(ring, tmp_path / "parts", num_parts=3, method=owner)
     with hosts(tmp_path / "parts", [[1], [2, 0]]) as opened:
         assert [graph.parts_of_hosts for graph in opened] == [((1,), (0, 2))] * 2
-        found = [halohop.share_near(graph, world=World(rank=rank, size=2)) for rank, graph in enumerate(opened)]
+        found = [halohop.placement.share_near(graph, world=World(rank=rank, size=2)) for rank, graph in enumerate(opened)]
         assert [share.ids.sort().values.tolist() for share in found] == [list(range(10, 40)), [*range(10), *range(40, 60)]]
         assert [share.near for share in found] == [1.0, 1.0]
-        four = [halohop.share_near(opened[rank // 2], torch.arange(15, 60), World(rank=rank, size=4)) for rank in range(4)]
+        four = [
+            halohop.placement.share_near(opened[rank // 2], torch.arange(15, 60), World(rank=rank, size=4)) for rank in range(4)
+        ]
         assert all_of(four) == list(range(15, 60))
         assert [len(share.ids) for share in four] == [12, 11, 11, 11]
         assert [share.near for share in four] == [1.0, 1.0, 10 / 11, 10 / 11]
         edges = [
-            halohop.share_near(graph, None, World(rank=rank, size=2), relation=("node", "to", "node"), even=False)
+            halohop.placement.share_near(graph, None, World(rank=rank, size=2), relation=("node", "to", "node"), even=False)
             for rank, graph in enumerate(opened)
         ]
         assert edges[0].ids.sort().values.tolist() == list(range(9, 39))
@@ -93,4 +95,4 @@ def test_hosts_take_what_lies_on_them(tmp_path):
 )
 def test_refused_by_name(graph, ids, named, error, message):
     with pytest.raises(error, match=message):
-        halohop.share_near(graph, ids, World(), **named)
+        halohop.placement.share_near(graph, ids, World(), **named)

@@ -118,7 +118,7 @@ def test_a_layout_is_chosen() -> None:
 def test_empty_places_of_sparse_rows() -> None:
     """In a sparse layout they are zero, and another value is refused rather than left out."""
     data = Data(x=torch.eye(4).to_sparse(), edge_index=torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]))
-    pad = halohop.Padding(nodes=[4, 9], fill={"x": -9.0})
+    pad = halohop.records.Padding(nodes=[4, 9], fill={"x": -9.0})
     for graph in (data, in_memory(tables_from_pyg(data))):
         options = {"batch_size": 4, "num_workers": 0, "pad": pad}
         (batch,) = halohop.NeighborLoader(graph, [-1], **options)

@@ -28,7 +28,7 @@ def test_names_of_validation_are_one(tmp_path, stored, named, on_disk):
         data = halohop.open(tmp_path / "parts")
     batch = next(iter(halohop.NeighborLoader(data, [1], named, batch_size=5)))
     assert batch.n_id[: batch.batch_size].tolist() == [3, 4]
-    found = halohop.hotness(data, named, [1], batch_size=2)["node"]
+    found = halohop.placement.hotness(data, named, [1], batch_size=2)["node"]
     assert found[torch.tensor([3, 4])].min() > 0
 
 
@@ -50,7 +50,7 @@ def test_a_division_by_frequency_takes_the_same_names(tmp_path):
     parts = []
     for split in ("val", "valid"):
         out = tmp_path / split
-        method = halohop.Frequency(fanouts=[1], batch_size=2, split=split)
+        method = halohop.placement.Frequency(fanouts=[1], batch_size=2, split=split)
         halohop.partition(graph("val"), out, num_parts=2, method=method)
         with halohop.open(out) as opened:
             parts.append(np.asarray(opened.owners(torch.arange(5))).tolist())

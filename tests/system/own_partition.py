@@ -20,16 +20,18 @@ def owners(num_nodes: int, num_parts: int) -> torch.Tensor:
     return (torch.arange(num_nodes) * 7 // 3) % num_parts
 
 
-def share(part: int, num_parts: int, num_nodes: int) -> halohop.MemoryPartition:
+def share(part: int, num_parts: int, num_nodes: int) -> halohop.slices.MemoryPartition:
     owner = owners(num_nodes, num_parts)
     own = (owner == part).nonzero().view(-1)
     src = torch.cat([(own - 1) % num_nodes, (own - 2) % num_nodes])
     edge_id = torch.cat([(own - 1) % num_nodes, num_nodes + (own - 2) % num_nodes])
-    edges = halohop.EdgeSlice(
+    edges = halohop.slices.EdgeSlice(
         edge_index=torch.stack([src, own.repeat(2)]), edge_id=edge_id, columns={"weight": 1.0 + edge_id % 5}
     )
-    nodes = halohop.NodeSlice(id=own, owner=owner, columns={"x": own.float(), "train_mask": own % 2 == 0})
-    return halohop.MemoryPartition(part=part, num_parts=num_parts, nodes={"node": nodes}, edges={("node", "to", "node"): edges})
+    nodes = halohop.slices.NodeSlice(id=own, owner=owner, columns={"x": own.float(), "train_mask": own % 2 == 0})
+    return halohop.slices.MemoryPartition(
+        part=part, num_parts=num_parts, nodes={"node": nodes}, edges={("node", "to", "node"): edges}
+    )
 
 
 def batches(graph: halohop.Graph) -> list[str]:

@@ -30,7 +30,7 @@ count = halohop.DistTensor(graph, (None,), torch.int64, "count", node_type="node
 ids = graph.select()[1]
 for _ in range(20):
     count.add(ids, torch.ones(len(ids), dtype=torch.int64))
-with halohop.meet() as meeting:
+with halohop.hosts.meet() as meeting:
     meeting.barrier()
     print(count[ids].unique().tolist(), graph.statistics().get("table_shared_rows", 0) > 0, flush=True)
 """

@@ -54,7 +54,7 @@ def test_a_table_that_the_process_may_not_map_is_named(storage: Storage, tmp_pat
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE
     resource.setrlimit(resource.RLIMIT_AS, (taken + (64 << 20), limits[1]))
     try:
-        with pytest.raises(InputError, match=r"'e'.* takes .* which this process cannot map .*ulimit -v"):
+        with pytest.raises(InputError, match=r"cannot map the \d+ bytes of table 'e', 20971520 rows: .*ulimit -v"):
             made(spec_of(storage=storage), tmp_path, num_rows=20 << 20)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, limits)

@@ -44,7 +44,9 @@ class OwnParts:
         if partitions is not None or verify:
             raise InputError("partitions in memory have no files to choose or to verify; leave out `partitions` and `verify`")
         if not own or not all(isinstance(one, MemoryPartition) for one in own):
-            raise InputError(f"{type(given).__name__} is no folder, no halohop.MemoryPartition and no list of these; give one")
+            raise InputError(
+                f"{type(given).__name__} is neither a folder nor a halohop.slices.MemoryPartition nor a list of these; give one"
+            )
         parts: dict[int, Part] = {}
         records: list[PartRecord] = []
         for one in sorted(own, key=lambda one: one.part):

@@ -1,4 +1,4 @@
-"""A partition of a data set on disk, read back with the user's ids: `halohop.read_partition`, `halohop.read_replicas`."""
+"""A partition of a data set on disk, read back with the user's ids, and its replicas."""
 
 import warnings
 from pathlib import Path
@@ -18,7 +18,7 @@ from halohop.typing import NodeType, Relation
 
 
 def read_partition(path: str | Path, part: int) -> MemoryPartition:
-    """A partition as it is on disk, with the user's ids; public as `halohop.read_partition`.
+    """A partition as it is on disk, with the user's ids; public as `halohop.slices.read_partition`.
 
     Rows are mapped, not read, unless they are stored in fewer bytes than the user gave. Nodes and edges name their owners in the
     whole graph. Opened together, all partitions make the batches of the folder; blocks and copies are left out.
@@ -55,7 +55,7 @@ def read_partition(path: str | Path, part: int) -> MemoryPartition:
 
 
 def read_replicas(path: str | Path, part: int) -> dict[NodeType, tuple[Tensor, dict[str, Tensor]]]:
-    """What a partition has copied of others (see `halohop.add_replicas`); public as `halohop.read_replicas`.
+    """What a partition has copied of others (see `halohop.add_replicas`); public as `halohop.placement.read_replicas`.
 
     Returns:
         By node type the ids of the copied nodes, int64 ``[n]``, and their rows by column; none of a data set without copies.

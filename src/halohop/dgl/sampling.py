@@ -34,19 +34,19 @@ class Batch:
         prob: the weights that it draws by.
     """
 
-    def __init__(self, g: Any, draws: "halohop.Draws", prob: str | None = None) -> None:
+    def __init__(self, g: Any, draws: "halohop.records.Draws", prob: str | None = None) -> None:
         self._first = draws
-        self._known: dict[Any, tuple[Any, halohop.Draws]] = {(id(g), prob, "in"): (g, draws)}
+        self._known: dict[Any, tuple[Any, halohop.records.Draws]] = {(id(g), prob, "in"): (g, draws)}
         self.excluded: EdgeIds = {}
 
-    def draws(self, g: Any, prob: str | None = None, edge_dir: EdgeDir = "in") -> "halohop.Draws":
+    def draws(self, g: Any, prob: str | None = None, edge_dir: EdgeDir = "in") -> "halohop.records.Draws":
         """The questions about a graph; each graph, and each way to draw, has random numbers of its own."""
         key = (id(g), prob, edge_dir)
         if key not in self._known:
             words = f"{self._first.seed} {len(self._known)}".encode()
             seed = int.from_bytes(blake2b(words, digest_size=7).digest(), "little")  # not a seed of another run
             engine = g.engine_for(prob, edge_dir) if isinstance(g, DGLGraph) else g.engine
-            self._known[key] = g, halohop.Draws(engine, seed=seed, epoch=self._first.epoch, batch=self._first.batch)
+            self._known[key] = g, halohop.records.Draws(engine, seed=seed, epoch=self._first.epoch, batch=self._first.batch)
         return self._known[key][1]
 
 
@@ -54,7 +54,7 @@ _BATCH: ContextVar[Batch | None] = ContextVar("the batch that is being made", de
 
 
 @contextmanager
-def making(g: Any, draws: "halohop.Draws", prob: str | None = None) -> Iterator[Batch]:
+def making(g: Any, draws: "halohop.records.Draws", prob: str | None = None) -> Iterator[Batch]:
     """Within it, what is drawn belongs to one batch.
 
     Args:
@@ -86,7 +86,7 @@ def batch_of(g: Any) -> Batch:
     batch = _BATCH.get()
     if batch is None:
         calls = vars(g).setdefault("calls", count())
-        batch = Batch(g, halohop.Draws(g.engine, batch=next(calls)))
+        batch = Batch(g, halohop.records.Draws(g.engine, batch=next(calls)))
     return batch
 
 
@@ -173,8 +173,8 @@ def drawn(
     exclude: Any = None,
     edge_dir: EdgeDir = "in",
     method: str = "neighbor",
-) -> dict[Relation, "halohop.Edges"]:
-    """Edges of nodes, by the names of `g`; arguments as of `sample_neighbors` and `halohop.Draws.neighbors`."""
+) -> dict[Relation, "halohop.records.Edges"]:
+    """Edges of nodes, by the names of `g`; arguments as of `sample_neighbors` and `halohop.records.Draws.neighbors`."""
     check_name(prob)
     batch = batch_of(g)
     draws = batch.draws(g, prob, edge_dir)
@@ -202,7 +202,7 @@ def sampled_relations(g: Any, edges: dict[Relation, Any]) -> dict[Relation, Any]
 
 
 def frontier(
-    g: Any, edges: dict[Relation, "halohop.Edges"], *, columns_of_nodes: bool = True, columns_of_edges: bool = True
+    g: Any, edges: dict[Relation, "halohop.records.Edges"], *, columns_of_nodes: bool = True, columns_of_edges: bool = True
 ) -> DGLGraph:
     """Some edges of a graph, as a graph with all its nodes.
 
@@ -219,7 +219,7 @@ def frontier(
     return found
 
 
-def _adjacency(counts: dict[str, int], relation: Relation, edges: "halohop.Edges", g: Any) -> Adjacency:
+def _adjacency(counts: dict[str, int], relation: Relation, edges: "halohop.records.Edges", g: Any) -> Adjacency:
     return Adjacency(counts[relation[0]], counts[relation[2]], (edges.src.to(g.idtype), edges.dst.to(g.idtype)))
 
 
@@ -277,7 +277,7 @@ class Ends(NamedTuple):
     dst: Tensor
 
 
-def block_of(g: Any, edges: dict[Relation, "halohop.Edges"], nodes: Ids) -> DGLBlock:
+def block_of(g: Any, edges: dict[Relation, "halohop.records.Edges"], nodes: Ids) -> DGLBlock:
     """A block of edges of a graph, and its columns.
 
     Args:

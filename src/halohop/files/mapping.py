@@ -29,31 +29,28 @@ def map_privately(descriptor: int, size: int, file: Path) -> NDArray[np.uint8]:
     Raises:
         DatasetError: the operating system cannot map it.
     """
-    try:
-        memory = _map(descriptor, size, mmap.MAP_PRIVATE | _NORESERVE)
-    except OSError as error:
-        raise DatasetError(f"cannot map the {size} bytes of {file}: {error.strerror}") from error
+    memory = _map(descriptor, size, mmap.MAP_PRIVATE | _NORESERVE, str(file))
     if hasattr(mmap, "MADV_HUGEPAGE"):  # a wish: fewer look-ups of addresses where the system grants it
         c_library().madvise(memory.ctypes.data, size, mmap.MADV_HUGEPAGE)
     return memory
 
 
-def map_shared_file(descriptor: int, size: int) -> NDArray[np.uint8]:
+def map_shared_file(descriptor: int, size: int, name: str) -> NDArray[np.uint8]:
     """All bytes of a file that is open for reading and writing: what one process writes, others that map it see.
 
     It stays mapped when the descriptor is closed.
 
     Raises:
-        OSError: the operating system cannot map it.
+        DatasetError: the operating system cannot map it; has its `name`.
     """
-    return _map(descriptor, size, mmap.MAP_SHARED)
+    return _map(descriptor, size, mmap.MAP_SHARED, name)
 
 
-def _map(descriptor: int, size: int, flags: int) -> NDArray[np.uint8]:
+def _map(descriptor: int, size: int, flags: int, name: str) -> NDArray[np.uint8]:
     libc = c_library()
     address = libc.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, descriptor, 0)
     if address == ctypes.c_void_p(-1).value:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        raise DatasetError(f"cannot map the {size} bytes of {name}: {os.strerror(ctypes.get_errno())}")
     memory = (ctypes.c_ubyte * size).from_address(address)
     # Not at exit: a thread may still read then, and the process's end unmaps everything anyway.
     weakref.finalize(memory, libc.munmap, address, size).atexit = False

@@ -52,10 +52,10 @@ WORKS: dict[str, tuple[str, ...]] = {
 
 _TABLES = "read tables from Parquet or CSV files with halohop.load_source (docs/guide/data.md)"
 _VINEYARD = "write the graph as files, and partition them with halohop.partition (docs/guide/data.md)"
-_SAVES = "write complete partitions with PartitionerBase.partition, halohop.partition or halohop.SliceWriter"
+_SAVES = "write complete partitions with PartitionerBase.partition, halohop.partition or halohop.slices.SliceWriter"
 _RPC = "halohop's hosts and servers answer questions about graphs only; use torch.distributed.rpc for your own calls"
 _SAMPLING = "use the distributed loaders, which sample in their own threads, and pass them worker options"
-_PIECES = "save each piece with torch.save, or write all pieces with halohop.SliceWriter; GLT's file is a sequence of pickles"
+_PIECES = "save each piece with torch.save, or all with halohop.slices.SliceWriter; GLT's file is a sequence of pickles"
 _MERGED = "use NeighborSampler.sample_from_edges, which samples around both ends at once, so there is nothing to merge"
 
 _IPC = "a Dataset goes to other processes as it is: pass it to torch.multiprocessing, which shares the memory of its tensors"

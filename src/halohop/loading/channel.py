@@ -103,7 +103,7 @@ class Lender:
     def _make(self, size: int) -> Buffer:
         descriptor = memory_file("halohop", size)
         try:
-            buffer = map_shared_file(descriptor, size)
+            buffer = map_shared_file(descriptor, size, "shared memory")
             self._made += 1
             self._announce(Loan(number=self._made, num_bytes=size), descriptor)
         finally:
@@ -133,7 +133,7 @@ class Borrower:
 
     def map(self, loan: Loan, descriptor: int) -> None:
         """Maps a buffer that the worker has announced; closes the descriptor."""
-        self._buffers[loan.number] = map_shared_file(descriptor, loan.num_bytes)
+        self._buffers[loan.number] = map_shared_file(descriptor, loan.num_bytes, "shared memory")
         os.close(descriptor)
 
     def forget(self, numbers: Iterable[int]) -> None:

@@ -1,4 +1,4 @@
-"""`halohop.TensorChannel`: messages of tensors between processes, in shared memory."""
+"""`halohop.hosts.TensorChannel`: messages of tensors between processes, in shared memory."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""`halohop.meet`: processes that wait for each other and exchange small values, without a graph or a process group."""
+"""`halohop.hosts.meet`: processes that wait for each other and exchange small values, without a graph or a process group."""
 
 import atexit
 import itertools
@@ -16,7 +16,7 @@ from halohop.world import World
 
 
 class Meeting:
-    """All ranks of a world, as long as they stay; from `halohop.meet`. Use it as a context manager, or `close` it.
+    """All ranks of a world, as long as they stay; from `halohop.hosts.meet`. Use it as a context manager, or `close` it.
 
     Attributes:
         world: this rank's place among them.
@@ -89,7 +89,7 @@ class Meeting:
 
 
 def meet(*, world: World | None = None, master: str | None = None, deadline: float = 60.0) -> Meeting:
-    """Meets the other ranks of a world; public as `halohop.meet`.
+    """Meets the other ranks of a world; public as `halohop.hosts.meet`.
 
     For what ranks must agree on before there is a graph or a process group: a barrier, and small values of each.
 
@@ -108,7 +108,7 @@ def meet(*, world: World | None = None, master: str | None = None, deadline: flo
         >>> import socket, halohop
         >>> with socket.create_server(("127.0.0.1", 0)) as free:
         ...     port = free.getsockname()[1]
-        >>> with halohop.meet(world=halohop.World(), master=f"127.0.0.1:{port}") as meeting:
+        >>> with halohop.hosts.meet(world=halohop.World(), master=f"127.0.0.1:{port}") as meeting:
         ...     meeting.all_gather({"rank": meeting.world.rank})
         [{'rank': 0}]
     """

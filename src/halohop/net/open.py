@@ -67,7 +67,7 @@ def open_graph(
     Args:
         path: the folder that `halohop.partition` wrote; on a host of several, the manifest and some of the partitions. Or its
             URL, from which host K of N fetches its share, "K/N", unless `partitions` says otherwise. Or partitions in memory
-            (`halohop.MemoryPartition`), one or a list; on a host of several, its own.
+            (`halohop.slices.MemoryPartition`), one or a list; on a host of several, its own.
         partitions: use only these of the partitions found here.
         columns: further columns, in batches as if stored: by node type or relation, then by name, a tensor, an array or the path
             of a `.npy` file with a row for each id (of nodes the user's ids, of edges their places in the user's input) from 0

@@ -196,7 +196,7 @@ def serve(
 
     Args:
         path: the folder that `halohop.partition` wrote, or the manifest and some of the partitions. Or its URL, from which all
-            partitions are fetched, or those of `partitions`. Or partitions in memory (`halohop.MemoryPartition`), one or a
+            partitions are fetched, or those of `partitions`. Or partitions in memory (`halohop.slices.MemoryPartition`), one or a
             list.
         partitions: serve only these of the partitions found here.
         columns: further columns, as of `halohop.open`; all servers of a data set give the same.

@@ -1,4 +1,4 @@
-"""`halohop.partition_slices`: processes that each have a slice of a graph divide it together."""
+"""`halohop.slices.partition_slices`: processes that each have a slice of a graph divide it together."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -28,7 +28,7 @@ def partition_slices(
     master: str | None = None,
     deadline: float = 3600.0,
 ) -> None:
-    """Makes partitions of a graph of which each process has some nodes and edges; public as `halohop.partition_slices`.
+    """Makes partitions of a graph of which each process has some nodes and edges; public as `halohop.slices.partition_slices`.
 
     All processes call it, and meet. Each writes its slice to a folder beside `out` (`SliceWriter`), the first joins them
     (`join_slices`), and removes them at the end. A process that fails ends all.
@@ -41,7 +41,7 @@ def partition_slices(
         edges: per relation some edges with their numbers; each edge comes from one process. All name all relations.
         num_parts, edge_dir, halo, weight_sums: as of `halohop.partition`.
         world: who takes part; None reads torchrun's environment.
-        master: ``"HOST:PORT"`` where they meet, as of `halohop.meet`.
+        master: ``"HOST:PORT"`` where they meet, as of `halohop.hosts.meet`.
         deadline: seconds to wait while others write, or join.
 
     Raises:
@@ -53,8 +53,9 @@ def partition_slices(
         >>> with socket.create_server(("127.0.0.1", 0)) as free:
         ...     port = free.getsockname()[1]
         >>> ids, ring = torch.arange(4), ("node", "to", "node")
-        >>> nodes = {"node": halohop.NodeSlice(owner=halohop.place_at_random(4, 2), id=ids, columns={"x": ids.float()})}
-        >>> edges = {ring: halohop.EdgeSlice(edge_index=torch.stack([ids, (ids + 1) % 4]), edge_id=ids)}
+        >>> owner = halohop.placement.place_at_random(4, 2)
+        >>> nodes = {"node": halohop.slices.NodeSlice(owner=owner, id=ids, columns={"x": ids.float()})}
+        >>> edges = {ring: halohop.slices.EdgeSlice(edge_index=torch.stack([ids, (ids + 1) % 4]), edge_id=ids)}
         >>> alone = {"world": halohop.World(), "master": f"127.0.0.1:{port}"}  # under torchrun neither is needed
         >>> partition_slices("parts", nodes, edges, num_parts=2, **alone)
         >>> halohop.describe("parts").parts

@@ -19,7 +19,7 @@ _NONE = torch.empty(0, dtype=torch.int64)
 
 
 class HasEnds(Protocol):
-    """Edges by the ids of their ends, int64 ``[E]`` each, such as `halohop.Edges`."""
+    """Edges by the ids of their ends, int64 ``[E]`` each, such as `halohop.records.Edges`."""
 
     @property
     def src(self) -> Tensor: ...
@@ -46,7 +46,7 @@ def hop_of(edges: HasEnds | Mapping[Relation, HasEnds], nodes: Tensor | Mapping[
         InputError: a node is there twice, or an edge leads to none of them.
 
     Example:
-        >>> from halohop import Edges
+        >>> from halohop.records import Edges
         >>> edges = Edges(src=torch.tensor([7, 5, 7]), dst=torch.tensor([5, 5, 9]), edge_id=torch.tensor([0, 1, 2]))
         >>> hop, n_id = hop_of(edges, torch.tensor([5, 9]))
         >>> n_id.tolist(), hop.src.tolist(), hop.dst.tolist()

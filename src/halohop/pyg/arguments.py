@@ -142,8 +142,8 @@ class BatchArguments(TypedDict, total=False):
     pad: Annotated[
         CapsFrom | Padding | None,
         Argument(
-            about="""fixed shapes, for torch.compile and CUDA graphs: "measured", "bound" or a `halohop.Padding`. Empty places
-            have `n_id` and `e_id` -1, `node_mask`, `edge_mask` and `seed_mask` mark them, and `batch_size` counts places."""
+            about="""fixed shapes, for torch.compile and CUDA graphs: "measured", "bound" or a `halohop.records.Padding`. Empty
+            places have `n_id` and `e_id` -1. `node_mask`, `edge_mask` and `seed_mask` mark them. `batch_size` counts places."""
         ),
     ]
     generator: Any

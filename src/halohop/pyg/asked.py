@@ -1,4 +1,4 @@
-"""What users may write as the questions of `halohop.Draws`, checked and turned into one form."""
+"""What users may write as the questions of `halohop.records.Draws`, checked and turned into one form."""
 
 from collections.abc import Mapping
 from typing import Literal, get_args

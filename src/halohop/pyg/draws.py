@@ -1,4 +1,4 @@
-"""`halohop.Draws`: the questions of one batch, in the user's ids, for sampling that users write themselves."""
+"""`halohop.records.Draws`: the questions of one batch, in the user's ids, for sampling that users write themselves."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ class Draws:
         >>> import halohop
         >>> from torch_geometric.data import Data
         >>> ring = halohop.graph(Data(edge_index=torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]), num_nodes=4))
-        >>> draws = halohop.Draws(ring, seed=1)
+        >>> draws = halohop.records.Draws(ring, seed=1)
         >>> edges = draws.neighbors(torch.tensor([2, 0]), 5)
         >>> edges.src.tolist(), edges.dst.tolist(), edges.edge_id.tolist()
         ([1, 3], [2, 0], [1, 3])

@@ -1,4 +1,4 @@
-"""Nodes placed by how often batches need them: `halohop.Frequency`, an assigner, and `halohop.place_by_hotness`."""
+"""Nodes placed by how often batches need them: `Frequency`, an assigner, and `place_by_hotness`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Frequency:
         batch_size: seeds of a batch.
         split: the nodes that batches are about.
         node_type: their type; None where one type alone has such a split.
-        method, epochs: see `halohop.hotness`.
+        method, epochs: see `halohop.placement.hotness`.
 
     Raises:
         InputError: no such method.
@@ -87,13 +87,13 @@ class Frequency:
 
 def place_by_hotness(hot: Tensor | NDArray[np.floating], *, seeds: Tensor | None = None, seed: int = 0) -> Tensor:
     """The partition of each node of a type by what the batches of each partition need, however that was found out; public as
-    `halohop.place_by_hotness`, for `method=` of `halohop.partition`.
+    `halohop.placement.place_by_hotness`, for `method=` of `halohop.partition`.
 
     A node goes where it is needed more than elsewhere, until a partition is full; those that are claimed most come first.
     Partitions have the same number of nodes. `Frequency` finds out what is needed, too.
 
     Args:
-        hot: how probable it is that a batch of a partition has a node, ``[num_parts, num_nodes]``, as `halohop.hotness` returns.
+        hot: how probable it is that a batch of a partition has a node, ``[num_parts, num_nodes]``, from `hotness`.
         seeds: bool ``[num_nodes]``: nodes that are dealt evenly on their own. None: none are.
         seed: decides among nodes that are needed alike.
 

@@ -30,7 +30,7 @@ class FunctionLoader(BaseLoader):
 
     Args:
         data: a PyG `Data` or `HeteroData`, or a graph from `halohop.open`.
-        make: called as ``make(draws, seeds)`` for every batch, see `halohop.Draws`. It may return anything; with
+        make: called as ``make(draws, seeds)`` for every batch, see `halohop.records.Draws`. It may return anything; with
             run="processes" anything that can be pickled, whose large tensors come in shared memory. Of a graph on a GPU the host
             answers, and what is returned lies on the CPU unless `make` moves it.
         seeds: ids of nodes or edges, or other rows that batches are of: a tensor ``[n, ...]``, of which `make` gets the rows of

@@ -1,4 +1,4 @@
-"""`halohop.hotness`: how often batches need each node."""
+"""`halohop.placement.hotness`: how often batches need each node."""
 
 from collections.abc import Mapping, Sequence
 
@@ -32,7 +32,7 @@ def hotness(
     epochs: int = 2,
     seed: int = 0,
 ) -> dict[NodeType, Tensor]:
-    """How probable it is that a batch has each node; public as `halohop.hotness`.
+    """How probable it is that a batch has each node; public as `halohop.placement.hotness`.
 
     - ``"vip"`` computes it: the vertex-inclusion probabilities of SALIENT++ (Kaler et al. 2023), hop by hop over all relations. A
       node counts as drawn by each list independently of the others, and a list that is drawn from with weights and without

@@ -45,7 +45,7 @@ def padding_of(pad: CapsFrom | Padding | None, schema: Schema) -> Padding | None
     if pad is None or isinstance(pad, str):
         return None if pad is None else Padding(caps=pad)
     if not isinstance(pad, Padding):
-        raise InputError(f"pad={pad!r} is neither 'measured' nor 'bound' nor a halohop.Padding")
+        raise InputError(f"pad={pad!r} is neither 'measured' nor 'bound' nor a halohop.records.Padding")
     return replace(pad, nodes=_by_key(pad.nodes, schema.nodes, "nodes"), edges=_by_key(pad.edges, schema.edges, "edges"))
 
 

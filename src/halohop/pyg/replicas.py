@@ -34,9 +34,9 @@ class Replicas:
         ratio: how many nodes are copied, as a share of what a partition owns in the mean; or:
         memory: how much the copies of a partition take, in bytes or as a text such as "4GB". Give one of the two.
         seeds: the nodes that batches are about, as `input_nodes` of the loaders.
-        locality: from which seeds a partition's batches are made, see `halohop.hotness`.
+        locality: from which seeds a partition's batches are made, see `halohop.placement.hotness`.
         lists: whether the lists of the copied nodes are copied, too: they are then sampled without asking their owners.
-        method, replace, weight_attr, epochs, seed: how it is found out what batches need, see `halohop.hotness`.
+        method, replace, weight_attr, epochs, seed: how it is found out what batches need, see `halohop.placement.hotness`.
 
     Raises:
         InputError: neither or both of ratio and memory, or a number or method that cannot be.

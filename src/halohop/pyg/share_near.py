@@ -1,4 +1,4 @@
-"""`halohop.share_near`: the ids that a rank trains on, most of them in partitions near it."""
+"""`halohop.placement.share_near`: the ids that a rank trains on, most of them in partitions near it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

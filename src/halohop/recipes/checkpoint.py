@@ -12,7 +12,6 @@ import msgspec
 import torch
 from torch import Tensor
 
-from halohop import Schema
 from halohop.errors import CorruptDatasetError, IncompleteDatasetError, VersionMismatchError
 from halohop.files import decode_json, read_sealed, sealed_file, writing
 from halohop.recipes.build import build_model
@@ -21,6 +20,7 @@ from halohop.recipes.link_model import LinkPredictor
 from halohop.recipes.models import NodeClassifier
 from halohop.recipes.spec import ModelSpec, check_fits
 from halohop.recipes.vector_files import VectorFiles, attach
+from halohop.records import Schema
 
 FORMAT = 4
 _OLDER = 3

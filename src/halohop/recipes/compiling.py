@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from halohop import Padding
 from halohop.errors import InputError
 from halohop.recipes.models import BatchModel
 from halohop.recipes.task import Setting
+from halohop.records import Padding
 
 BACKEND = "inductor"
 """What torch makes programs with."""

@@ -1,10 +1,10 @@
 """Whether a run and a graph fit together, as far as the graph's schema shows: no row is read."""
 
-from halohop import Schema
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.labels import find_target
 from halohop.recipes.link_edges import check_splits, find_relation
 from halohop.recipes.spec import ModelSpec
+from halohop.records import Schema
 
 
 def check_fit(config: TrainConfig, schema: Schema) -> None:

@@ -5,10 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halohop import Graph, Schema, World
+from halohop import Graph, World
 from halohop.collectives import max_over_ranks, sum_over_ranks
 from halohop.errors import InputError, SchemaError
 from halohop.recipes.models import part_of
+from halohop.records import Schema
 from halohop.typing import NodeType
 
 _CHUNK = 1_000_000

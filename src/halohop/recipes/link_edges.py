@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from halohop import Graph, Schema
+from halohop import Graph
 from halohop.datasets import time_masks
 from halohop.errors import InputError, SchemaError
+from halohop.records import Schema
 from halohop.typing import EDGE_ID, NodeType, Relation
 
 TRAIN_MASK = "train_mask"

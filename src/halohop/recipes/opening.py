@@ -6,17 +6,19 @@ from typing import Any
 import torch
 
 import halohop
-from halohop import Graph, Limits, Token, World, load_token
+from halohop import Graph, World
 from halohop.errors import InputError
+from halohop.hosts import Limits
 from halohop.recipes.checks import servers_of
 from halohop.recipes.config import InferConfig, TrainConfig
+from halohop.security import Token, load_token
 
 
 def token_of(config: TrainConfig | InferConfig) -> Token | None:
     """The secret that a run shares with servers and other hosts.
 
     Raises:
-        InputError: as of `halohop.load_token`.
+        InputError: as of `halohop.security.load_token`.
     """
     return load_token(config.token_file, encrypt=config.encrypt)
 

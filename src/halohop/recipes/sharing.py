@@ -8,12 +8,13 @@ from typing import Any
 import torch
 
 import halohop
-from halohop import Graph, Padding, World
+from halohop import Graph, World
 from halohop.collectives import lost_peers_named, process_group
 from halohop.cores import usable_cores
 from halohop.errors import InputError
 from halohop.recipes.config import InferConfig, Locality, TrainConfig
 from halohop.recipes.opening import opened
+from halohop.records import Padding
 from halohop.typing import NodeType
 
 

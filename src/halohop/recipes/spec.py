@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from halohop import Schema
 from halohop.errors import InputError, SchemaError
 from halohop.recipes.config import DecoderName, TrainConfig
+from halohop.records import Schema
 from halohop.typing import NodeType, Relation
 
 TYPED = ("rgcn", "hgt")

@@ -215,12 +215,11 @@ class _File:
         self._release = weakref.finalize(self, os.close, descriptor)
         self.descriptor = descriptor
         try:
-            self.memory = torch.from_numpy(map_shared_file(descriptor, size))
-        except OSError as error:  # a limit of the process, or of the system
+            self.memory = torch.from_numpy(map_shared_file(descriptor, size, label))
+        except DatasetError as error:  # a limit of the process, or of the system
             self.release()
             raise InputError(
-                f"{label}, takes {format_size(size)}, which this process cannot map ({error.strerror}); raise its limit "
-                "of address space (ulimit -v), or divide the graph into more partitions"
+                f"{error}; raise this process's limit of address space (ulimit -v), or divide the graph into more partitions"
             ) from error
 
     def release(self) -> None:

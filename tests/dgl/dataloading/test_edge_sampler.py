@@ -133,7 +133,7 @@ def test_negatives_that_are_no_edges():
 def test_negatives_of_another_seed_and_epoch_are_others(one, other):
     g, found = plain(), []
     for seed, epoch in (one, other, one):
-        with making(g, halohop.Draws(g.engine, seed=seed, epoch=epoch)):
+        with making(g, halohop.records.Draws(g.engine, seed=seed, epoch=epoch)):
             found.append(torch.stack(negative_sampler.GlobalUniform(3)(g, torch.arange(30))).tolist())
     assert found[0] != found[1]
     assert found[0] == found[2]
@@ -144,7 +144,7 @@ def test_draws_of_a_second_graph_are_not_those_of_another_seed():
     g, other = plain(), plain(seed=3)
     found = []
     for seed, graphs in ((0, [g, other]), (1, [other])):
-        with making(graphs[0], halohop.Draws(graphs[0].engine, seed=seed)):
+        with making(graphs[0], halohop.records.Draws(graphs[0].engine, seed=seed)):
             found += [graph.sample_neighbors(torch.arange(NODES), 2).edata[dgl.EID].tolist() for graph in graphs]
     assert found[1] != found[2]
 

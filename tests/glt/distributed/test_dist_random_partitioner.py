@@ -57,7 +57,7 @@ def test_partitions_are_those_of_the_whole_graph(tmp_path: Path, num_parts: int,
         assert torch.equal(edge_feat.feats, E[edge_feat.ids])
         assert (edge_pb[graph.eids] == number).all()
         assert (node_pb[graph.edge_index[0 if strategy == "by_src" else 1]] == number).all()
-    assert torch.equal(torch.as_tensor(loaded[0][5]), halohop.place_at_random(NODES, num_parts).long())
+    assert torch.equal(torch.as_tensor(loaded[0][5]), halohop.placement.place_at_random(NODES, num_parts).long())
     for ids in ([found[2].eids for found in loaded], [found[3].ids for found in loaded]):
         whole = torch.cat(ids)
         assert torch.equal(whole.sort().values, torch.arange(len(whole)))

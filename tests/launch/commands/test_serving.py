@@ -49,9 +49,9 @@ def test_as_many_threads_answer_as_are_asked_for(parts, monkeypatch):
 
     monkeypatch.setattr(halohop, "serve", serve)
     assert CliRunner().invoke(app, ["serve", str(parts), "--threads", "3"]).exit_code == 2
-    assert given["limits"] == halohop.Limits(handler_threads=3)
+    assert given["limits"] == halohop.hosts.Limits(handler_threads=3)
     assert CliRunner().invoke(app, ["serve", str(parts)]).exit_code == 2
-    assert given["limits"] == halohop.Limits()
+    assert given["limits"] == halohop.hosts.Limits()
 
 
 def test_the_folder_for_tables_is_that_of_the_server(parts, tmp_path, monkeypatch):

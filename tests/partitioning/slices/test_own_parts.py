@@ -13,12 +13,12 @@ import torch.distributed as dist
 from torch import Tensor
 
 import halohop
-from halohop import EdgeSlice, MemoryPartition, NodeSlice
 from halohop.cluster.in_memory import OwnParts
 from halohop.errors import ClusterError, IdError, InputError, SchemaError
 from halohop.net.partitions import all_records
 from halohop.partitioning.assigners.division import Assignment
 from halohop.partitioning.building.build import build_parts
+from halohop.slices import EdgeSlice, MemoryPartition, NodeSlice
 from halohop.store.part import EdgePart, NodePart
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.testing.worlds import TOKEN, divided, free_addresses, memory_hosts
@@ -294,7 +294,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "partitions 0 and 1 say num_parts=2 and 3",
     ),
     "other relations": (lambda: [path()[0], replace(path()[1], edges={})], InputError, r"have the relations .* and \[\]"),
-    "no partitions": (lambda: [], InputError, "list is no folder, no halohop.MemoryPartition and no list of these"),
+    "no partitions": (lambda: [], InputError, "list is no folder, no halohop.slices.MemoryPartition and no list of these"),
     "a number": (lambda: 5, InputError, "int is no folder"),
 }
 

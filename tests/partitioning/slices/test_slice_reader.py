@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import halohop
-from halohop import SliceWriter, join_slices
 from halohop.errors import CorruptDatasetError, IdError, IncompleteDatasetError, InputError, SchemaError
 from halohop.partitioning.assigners.division import Assignment
+from halohop.slices import SliceWriter, join_slices
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable, is_dense
 
 BUYS, SIMILAR, NEVER = ("user", "buys", "item"), ("item", "similar", "item"), ("item", "never", "user")

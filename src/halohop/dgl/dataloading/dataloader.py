@@ -217,7 +217,7 @@ def _made(g: Any, indices: Any, sampler: Any, kwargs: dict[str, Any]) -> Any:
     prob = getattr(sampler, "weight", None)
     seeds = _seeds(g, indices, edges=isinstance(sampler, EdgePredictionSampler))
 
-    def make(draws: "halohop.Draws", some: Any) -> Any:
+    def make(draws: "halohop.records.Draws", some: Any) -> Any:
         with making(g, draws, prob):
             return sampler.sample(g, _in_idtype(g, some))
 

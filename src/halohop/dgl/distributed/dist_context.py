@@ -24,7 +24,7 @@ class Process:
 
     def __init__(self) -> None:
         self.graphs: list[DistGraph] = []
-        self.meeting: halohop.Meeting | None = None
+        self.meeting: halohop.hosts.Meeting | None = None
         self.unnamed: Counter[str] = Counter()
         self.is_initialized = False
 
@@ -113,7 +113,7 @@ def barrier() -> None:
     if ranks.size == 1:
         return
     if process.meeting is None:
-        process.meeting = halohop.meet(world=ranks)
+        process.meeting = halohop.hosts.meet(world=ranks)
     process.meeting.barrier()
 
 

@@ -47,7 +47,7 @@ class DistDataLoader:
         items = None if hasattr(dataset, "shape") else list(dataset)
         rows = torch.as_tensor(dataset) if items is None else torch.arange(len(items))
 
-        def make(draws: "halohop.Draws", some: Any) -> Any:
+        def make(draws: "halohop.records.Draws", some: Any) -> Any:
             wanted = some if items is None else [items[place] for place in some.tolist()]
             with making(graph, draws):
                 return wanted if collate_fn is None else collate_fn(wanted)

@@ -150,7 +150,7 @@ def load_partition(part_config: Any, part_id: int, load_feats: bool = True, use_
     if use_graphbolt:
         note("use_graphbolt")
     config = read_part_config(part_config)
-    found = halohop.read_partition(config.description.path, part_id)
+    found = halohop.slices.read_partition(config.description.path, part_id)
     types = Types.of(config.description.schema)
     own = {name: _given(found.nodes[ours].id) for name, ours in types.nodes.items()}
     ends = {name: (found.edges[ours].edge_index[0], found.edges[ours].edge_index[1]) for name, ours in types.edges.items()}
@@ -165,7 +165,7 @@ def load_partition_feats(
 ) -> tuple[dict[str, Tensor] | None, dict[str, Tensor] | None]:
     """The columns of a partition's nodes and edges; raises as `load_partition`."""
     config = read_part_config(part_config)
-    nodes, edges = _columns(Types.of(config.description.schema), halohop.read_partition(config.description.path, part_id))
+    nodes, edges = _columns(Types.of(config.description.schema), halohop.slices.read_partition(config.description.path, part_id))
     return nodes if load_nodes else None, edges if load_edges else None
 
 
@@ -202,7 +202,7 @@ def _given(ids: Tensor | None) -> Tensor:
     return ids.long()
 
 
-def _columns(types: Types, found: halohop.MemoryPartition) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def _columns(types: Types, found: halohop.slices.MemoryPartition) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The columns of a partition by DGL's names, in the order of ids."""
 
     def named(tables: Any, order: Any) -> dict[str, Tensor]:

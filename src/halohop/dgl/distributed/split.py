@@ -25,7 +25,7 @@ def node_split(
 ) -> Tensor:
     """The ids of this rank's nodes: each node of a mask is of one rank, and near it where that is possible.
 
-    `halohop.share_near` says what share of them is near.
+    `halohop.placement.share_near` says what share of them is near.
 
     Args:
         nodes: a mask over all nodes of the type: a tensor, an array, or a column or table of the graph.
@@ -67,11 +67,11 @@ def _split(mask: Any, book: GraphPartitionBook | None, rank: int | None, even: b
         else {"relation": graph.types.relation(kind["etype"])}
     )
     world = graph.world if rank is None else replace(graph.world, rank=rank)
-    return halohop.share_near(graph.engine, _given(mask), world, even=even, **named).ids
+    return halohop.placement.share_near(graph.engine, _given(mask), world, even=even, **named).ids
 
 
 def _given(mask: Any) -> Tensor | str:
-    """A mask as `halohop.share_near` takes it."""
+    """A mask as `halohop.placement.share_near` takes it."""
     if isinstance(mask, StoredTensor) and mask.is_split and isinstance(mask.table_key, str):  # splits are of nodes
         return mask.tensor_name.removesuffix("_mask")
     if isinstance(mask, DistTensor):

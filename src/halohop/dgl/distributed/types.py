@@ -30,7 +30,7 @@ class Types(Kinds):
     edges: dict[Relation, Relation]
 
     @classmethod
-    def of(cls, schema: halohop.Schema) -> Self:
+    def of(cls, schema: halohop.records.Schema) -> Self:
         """Those of a graph of halohop."""
         if schema.is_homogeneous:
             return cls(nodes={DEFAULT_NTYPE: next(iter(schema.nodes))}, edges={DEFAULT_ETYPE: next(iter(schema.edges))})

@@ -1,4 +1,4 @@
-"""`graphlearn_torch.channel`, over `halohop.TensorChannel`."""
+"""`graphlearn_torch.channel`, over `halohop.hosts.TensorChannel`."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -29,7 +29,7 @@ class ChannelBase(ABC):
 
 
 class ShmChannel(ChannelBase):
-    """Messages in shared memory; raises as `halohop.TensorChannel`.
+    """Messages in shared memory; raises as `halohop.hosts.TensorChannel`.
 
     Args:
         capacity: how many may wait.
@@ -37,7 +37,7 @@ class ShmChannel(ChannelBase):
     """
 
     def __init__(self, capacity: int = 128, shm_size: str | int = "256MB") -> None:
-        self._channel, self._pinned = halohop.TensorChannel(capacity=capacity, max_bytes=parse_size(shm_size)), False
+        self._channel, self._pinned = halohop.hosts.TensorChannel(capacity=capacity, max_bytes=parse_size(shm_size)), False
 
     def pin_memory(self) -> None:
         """Receives page-locked tensors from now on. Raises InputError where there is no GPU."""
@@ -64,7 +64,7 @@ class MpChannel(ChannelBase):
     """
 
     def __init__(self, maxsize: int = 0) -> None:
-        self._channel = halohop.TensorChannel(capacity=maxsize or 2**62, max_bytes=2**62)
+        self._channel = halohop.hosts.TensorChannel(capacity=maxsize or 2**62, max_bytes=2**62)
 
     def send(self, msg: SampleMessage, *, timeout: float | None = None, **kwargs: Any) -> None:
         self._channel.send(msg, timeout=timeout)

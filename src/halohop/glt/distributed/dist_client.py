@@ -41,7 +41,7 @@ def init_client(
         note("num_rpc_threads")
     name, rank = client_group_name or "_default_client", halohop.World(rank=client_rank, size=num_clients).rank
     with ExitStack() as undo:
-        limits, place = halohop.Limits(call_seconds=SECONDS_TO_WAIT), address_of(master_addr, master_port)
+        limits, place = halohop.hosts.Limits(call_seconds=SECONDS_TO_WAIT), address_of(master_addr, master_port)
         graph = halohop.connect([place], num_servers=num_servers, deadline=SECONDS_TO_WAIT, limits=limits)
         undo.callback(graph.shut, wait=False)
         for card in graph.servers():

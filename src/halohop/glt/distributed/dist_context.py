@@ -66,7 +66,7 @@ class Process:
     def __init__(self) -> None:
         self.context: DistContext | None = None
         self.master: str | None = None
-        self.meeting: halohop.Meeting | None = None
+        self.meeting: halohop.hosts.Meeting | None = None
         self.graph: halohop.Graph | None = None
         self.server: Any = None
 

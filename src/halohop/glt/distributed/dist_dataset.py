@@ -66,7 +66,7 @@ class DistDataset(Dataset):
         self.node_pb, self.edge_pb = node_pb, edge_pb
         self.node_feat_pb = node_pb if node_feat_pb is None else node_feat_pb
         self.edge_feat_pb = edge_pb if edge_feat_pb is None else edge_feat_pb
-        self.stored: halohop.Description | None = None
+        self.stored: halohop.records.Description | None = None
         self._label_files: Any = None
         self._opened: tuple[str | None, halohop.Graph] | None = None
 
@@ -118,7 +118,7 @@ class DistDataset(Dataset):
         self.num_partitions, self.partition_idx, self._label_files = found.num_parts, partition_idx, whole_node_label_file
         self._take(found)
 
-    def _take(self, found: halohop.Description) -> None:
+    def _take(self, found: halohop.records.Description) -> None:
         self.stored, homogeneous = found, found.schema.is_homogeneous
         rows: dict[Any, Any] = {
             key: StoredFeature(self, key) for key in found.schema.tables if StoredFeature.is_in(found.schema, key)
@@ -184,7 +184,7 @@ class DistDataset(Dataset):
             if master != self._opened[0]:
                 note("master_port")
             return self._opened[1]
-        limits, seconds = halohop.Limits(call_seconds=options.rpc_timeout), options.rpc_timeout
+        limits, seconds = halohop.hosts.Limits(call_seconds=options.rpc_timeout), options.rpc_timeout
         graph = halohop.open(**self.held(), world=world, master=master, deadline=seconds, limits=limits)
         self._opened, process.graph = (master, graph), process.graph or graph
         return graph
@@ -197,7 +197,7 @@ class DistDataset(Dataset):
             return {"path": self._in_memory(), "columns": columns}
         return {"path": self.stored.path, "partitions": [self.partition_idx], "columns": columns}
 
-    def _in_memory(self) -> halohop.MemoryPartition:
+    def _in_memory(self) -> halohop.slices.MemoryPartition:
         if self.graph is None or self.node_pb is None:
             raise InputError("the DistDataset has no partition yet; call load(...), or give graph_partition and node_pb")
         own, edge_books = self.own_nodes(), by_type(self.edge_pb, EDGE)
@@ -205,7 +205,7 @@ class DistDataset(Dataset):
         for name, book in by_type(self.node_pb, NODE).items():
             feature = by_type(self.node_features, NODE).get(name)
             columns = {} if feature is None else {"x": feature[own[name]]}
-            nodes[name] = halohop.NodeSlice(id=own[name], owner=_owner(book), columns=columns)
+            nodes[name] = halohop.slices.NodeSlice(id=own[name], owner=_owner(book), columns=columns)
         edges = {}
         for relation, graph in by_type(self.graph, EDGE).items():
             topo, feature = graph.topo, by_type(self.edge_features, EDGE).get(relation)
@@ -213,12 +213,12 @@ class DistDataset(Dataset):
             columns = {} if topo.given_weights is None else {WEIGHT: topo.given_weights}
             columns |= {} if feature is None else {"edge_attr": feature[topo.to_coo()[2]]}
             owner = None if book is None or ids is None else _owner(book)
-            edges[relation] = halohop.EdgeSlice(
+            edges[relation] = halohop.slices.EdgeSlice(
                 edge_index=torch.stack(topo.edge_index), edge_id=ids, columns=columns, owner=owner
             )
         part, count = self.partition_idx, self.num_partitions
         edge_dir: EdgeDir = "out" if self.edge_dir == "out" else "in"
-        return halohop.MemoryPartition(part=part, num_parts=count, nodes=nodes, edges=edges, edge_dir=edge_dir)
+        return halohop.slices.MemoryPartition(part=part, num_parts=count, nodes=nodes, edges=edges, edge_dir=edge_dir)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in (*_OF_FOLDER, "graph", "stored") and self.__dict__.get("_opened") is not None:
@@ -236,12 +236,12 @@ class DistDataset(Dataset):
             self._take(halohop.describe(state["stored"]))
 
 
-def _several(found: halohop.Description, types: Mapping[Any, Any]) -> list[Any] | None:
+def _several(found: halohop.records.Description, types: Mapping[Any, Any]) -> list[Any] | None:
     """The types of a graph; None where there is one, as GLT has it."""
     return None if found.schema.is_homogeneous else list(types)
 
 
-def _labels(found: halohop.Description, name: NodeType, file: Any) -> Tensor:
+def _labels(found: halohop.records.Description, name: NodeType, file: Any) -> Tensor:
     labels, count = load_tensor(file), found.schema.nodes[found.schema.node_type(name)].count
     if len(labels) != count:
         raise InputError(f"{file} has {len(labels)} labels, but there are {count} nodes of {name!r}; give one for every node")

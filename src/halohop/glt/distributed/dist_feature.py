@@ -25,7 +25,7 @@ class StoredFeature:
         self._dataset, self._table = dataset, table
 
     @staticmethod
-    def is_in(schema: halohop.Schema, table: TableKey) -> bool:
+    def is_in(schema: halohop.records.Schema, table: TableKey) -> bool:
         """Whether a type has features."""
         return ("x" if isinstance(table, str) else "edge_attr") in schema.table(table).columns
 

@@ -65,7 +65,9 @@ class DistRandomPartitioner:
         for name, count in by_type(num_nodes, NODE).items():
             columns = {"x": torch.as_tensor(rows[name]).to(node_feat_dtype)} if name in rows else {}
             own = torch.as_tensor(ids[name]) if name in rows and name in ids else None
-            self._nodes[name] = halohop.NodeSlice(owner=halohop.place_at_random(count, self.num_parts), id=own, columns=columns)
+            self._nodes[name] = halohop.slices.NodeSlice(
+                owner=halohop.placement.place_at_random(count, self.num_parts), id=own, columns=columns
+            )
         rows, given, ids = by_type(edge_feat, EDGE), by_type(edge_feat_ids, EDGE), by_type(edge_ids, EDGE)
         self._edges = {}
         for etype, ends in by_type(edge_index, EDGE).items():
@@ -73,15 +75,15 @@ class DistRandomPartitioner:
             columns = {}
             if etype in rows:
                 columns["edge_attr"] = _in_order(rows[etype], given.get(etype, []), eids).to(edge_feat_dtype)
-            self._edges[etype] = halohop.EdgeSlice(edge_index=pair, edge_id=eids, columns=columns)
+            self._edges[etype] = halohop.slices.EdgeSlice(edge_index=pair, edge_id=eids, columns=columns)
 
     def partition(self) -> None:
         """Writes the partitions; all processes call it.
 
         Raises:
-            InputError, ClusterError: as of `halohop.partition_slices`.
+            InputError, ClusterError: as of `halohop.slices.partition_slices`.
         """
-        halohop.partition_slices(
+        halohop.slices.partition_slices(
             self.output_dir,
             self._nodes,
             self._edges,

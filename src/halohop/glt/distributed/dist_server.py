@@ -125,7 +125,7 @@ def init_server(
             clients="jobs" if is_dynamic or not num_clients else num_clients,
             seeds=os.environ.get("HALOHOP_SEEDS") or beside,
             splits={name: ids for name, ids in splits.items() if ids is not None},
-            limits=halohop.Limits(call_seconds=request_timeout),
+            limits=halohop.hosts.Limits(call_seconds=request_timeout),
         )
         undo.enter_context(server)
         if not is_dynamic:

@@ -27,7 +27,7 @@ def init_rpc(
         note("num_rpc_threads")
     if process.meeting is None:
         process.master = address_of(master_addr, master_port)
-        process.meeting = halohop.meet(world=context.world, master=process.master, deadline=rpc_timeout)
+        process.meeting = halohop.hosts.meet(world=context.world, master=process.master, deadline=rpc_timeout)
 
 
 def shutdown_rpc(graceful: bool = True) -> None:
@@ -106,7 +106,7 @@ class RpcDataPartitionRouter:
         return next(self._turns[data_partition_idx])
 
 
-def _meeting(what: str) -> halohop.Meeting:
+def _meeting(what: str) -> halohop.hosts.Meeting:
     if process.meeting is None:
         raise InputError(f"{what} needs the other processes; call init_rpc(master_addr, master_port) before")
     return process.meeting

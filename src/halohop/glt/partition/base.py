@@ -139,7 +139,7 @@ def load_partition(root_dir: Any, partition_idx: int, graph_caching: bool = Fals
     """
     if graph_caching:
         note("graph_caching")
-    own, copies = halohop.read_partition(root_dir, partition_idx), halohop.read_replicas(root_dir, partition_idx)
+    own, copies = halohop.slices.read_partition(root_dir, partition_idx), halohop.placement.read_replicas(root_dir, partition_idx)
 
     def moved(*tensors: Tensor | None) -> list[Any]:
         return [None if tensor is None else tensor.to(device) for tensor in tensors]

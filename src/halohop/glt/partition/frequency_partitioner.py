@@ -72,7 +72,7 @@ class FrequencyPartitioner(PartitionerBase):
         return min(*sizes, self.count(ntype)) if sizes else 0
 
     def _partition_node(self, ntype: NodeType | None = None) -> Owned:
-        return owned(halohop.place_by_hotness(self._hotness(ntype)), self.num_parts)
+        return owned(halohop.placement.place_by_hotness(self._hotness(ntype)), self.num_parts)
 
     def _cache_node(self, ntype: NodeType | None = None) -> list[Tensor | None]:
         """The nodes that are needed most of those that each partition does not own."""

@@ -14,4 +14,6 @@ class RandomPartitioner(PartitionerBase):
     """
 
     def _partition_node(self, ntype: NodeType | None = None) -> Owned:
-        return owned(halohop.place_at_random(self.count(ntype), self.num_parts, seed=torch.initial_seed()), self.num_parts)
+        return owned(
+            halohop.placement.place_at_random(self.count(ntype), self.num_parts, seed=torch.initial_seed()), self.num_parts
+        )

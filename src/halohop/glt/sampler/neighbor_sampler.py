@@ -122,7 +122,7 @@ class NeighborSampler(BaseSampler):
         inputs = NodeSamplerInput.cast(inputs)
         nodes = inputs.node.cpu() if inputs.input_type is None else (inputs.input_type, inputs.node.cpu())
         how = {"batch_size": max(len(inputs), 1), "weight_attr": self._sampler.weight_attr}
-        found = halohop.hotness(self._sampler.graph, nodes, self.num_neighbors or [], **how)
+        found = halohop.placement.hotness(self._sampler.graph, nodes, self.num_neighbors or [], **how)
         counts = node_cnt if isinstance(node_cnt, dict) else dict.fromkeys(found, node_cnt)
         probs = {}
         for name, prob in found.items():

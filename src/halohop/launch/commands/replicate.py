@@ -13,7 +13,8 @@ from halohop.launch.options.parsing import check_numbers, check_size, numbers
 from halohop.launch.terminal.console import echo
 
 if TYPE_CHECKING:
-    from halohop import Frequency, Replicas
+    from halohop import Replicas
+    from halohop.placement import Frequency
     from halohop.store.tables import GraphTables
 
 COPIES = "Replicas"
@@ -76,7 +77,7 @@ class Copies:
     @property
     def frequency(self) -> "Frequency":
         """What divides a graph by how often nodes are needed."""
-        from halohop import Frequency
+        from halohop.placement import Frequency
 
         node_type, _, of_type = self.split.partition(":")
         name, of = (of_type, node_type) if of_type else (self.split, None)

@@ -63,7 +63,7 @@ def serve(
                 keeping=Keeping(lease_seconds=lease),
                 seeds=seeds,
                 tables=tables,
-                limits=halohop.Limits(handler_threads=threads),
+                limits=halohop.hosts.Limits(handler_threads=threads),
                 clients=clients,
                 cache=cache_bytes(cache),
                 memory=memory,

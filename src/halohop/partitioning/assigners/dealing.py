@@ -40,9 +40,10 @@ def deal_evenly(tables: GraphTables, request: AssignRequest) -> Division:
 
 
 def place_at_random(num_nodes: int, num_parts: int, *, seed: int = 0) -> Tensor:
-    """The partition of each node, dealt at random and evenly, int32 ``[num_nodes]``; public as `halohop.place_at_random`.
+    """The partition of each node, at random and even in number, int32 ``[num_nodes]``.
 
-    A function of the numbers, so processes that write slices of one graph (`halohop.SliceWriter`) need not send it to each other.
+    It is a function of the numbers, so processes that write slices of one graph (`halohop.slices.SliceWriter`) do not send it to
+    each other. Public as `halohop.placement.place_at_random`.
 
     Raises:
         InputError: fewer than no nodes, or no partition.

@@ -1,4 +1,4 @@
-"""Several processes write slices of a graph, each as it comes by them; `halohop.join_slices` makes the partitions of them."""
+"""Several processes write slices of a graph as they read them; `halohop.slices.join_slices` makes the partitions."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -79,7 +79,7 @@ class SliceWriter:
         folder: for the slices of all writers.
         writer: the number of this one: 0, 1, ...
         num_parts: how many partitions there will be.
-        owner: the partition of every node, per node type: integers ``[num_nodes]`` by id, or ranges, as of `halohop.NodeSlice`.
+        owner: the partition of every node, per node type: integers ``[num_nodes]`` by id, or ranges: see `NodeSlice`.
         relations: all relations of the graph, in the order that it will have.
         edge_dir: "in": edges go to the owner of their destination, or "out": of their source.
 
@@ -95,7 +95,7 @@ class SliceWriter:
         ...         own = torch.arange(2) + 2 * number
         ...         slices.add_nodes("node", own, {"x": own.float()})
         ...         slices.add_edges(ring, torch.stack([own, (own + 1) % 4]), own)
-        >>> report = halohop.join_slices("slices", "parts", num_writers=2, owner=owner)
+        >>> report = halohop.slices.join_slices("slices", "parts", num_writers=2, owner=owner)
         >>> with halohop.open("parts") as graph:
         ...     graph.rows("x", torch.tensor([3, 0])).tolist()
         [3.0, 0.0]
