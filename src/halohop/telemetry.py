@@ -10,7 +10,7 @@ class Gauge(float):
     """An amount of now, which may become less again. All other statistics are sums, which only grow.
 
     Example:
-        >>> Gauge(2) + Gauge(1), isinstance(Gauge(2) + Gauge(1), Gauge)
+        >>> Gauge(2) + Gauge(1), isinstance(0.0 + Gauge(2), Gauge)
         (3.0, True)
     """
 
@@ -18,6 +18,8 @@ class Gauge(float):
 
     def __add__(self, other: float) -> "Gauge":
         return Gauge(float(self) + other)
+
+    __radd__ = __add__
 
 
 class Counters:

@@ -10,6 +10,7 @@ import halohop
 from halohop.cluster import narrow_columns, shard
 from halohop.cluster.graph import Graph
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
+from halohop.telemetry import Gauge
 from halohop.testing.worlds import hosts
 
 EDGE_OF = {"paper": ("paper", "cites", "paper"), "author": ("author", "writes", "paper")}
@@ -82,6 +83,7 @@ def test_batches_have_what_columns_hold(parts: Path, pad: str | None) -> None:
         # papers: y, mask, day and score, and their ids in several partitions; an author has only y and ids
         several = graph.book.num_parts > 1
         assert graph.statistics()["record_bytes"] == COUNT * 8 + COUNT * 4 * several
+        assert isinstance(graph.statistics()["record_bytes"], Gauge)
 
 
 def test_rows_of_other_hosts_and_of_this_one_land_together(three: Path) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from halohop import ops
 from halohop.store.requests import RowQuery
-from halohop.telemetry import Counters
+from halohop.telemetry import Counters, Gauge
 from halohop.typing import RAW_ID
 
 _SHARE = 4  # a copy takes about as long as reading one part of these of the rows from their own columns
@@ -48,7 +48,7 @@ class NarrowColumns:
             self._unread -= more
             if self._records is None and self._unread <= 0 and self._columns:
                 self._records = ops.Records.of(self._columns, {RAW_ID: torch.int64})
-                self._counters.add("record_bytes", 0 if self._records is None else self._records.num_bytes)
+                self._counters.add("record_bytes", Gauge(0 if self._records is None else self._records.num_bytes))
                 if self._records is None:
                     self._columns = {}
             return self._records

@@ -51,9 +51,9 @@ def partition(
         num_parts: how many partitions, at most as many as there are nodes, unless `method` is an assignment.
         method: "metis" (few cut edges; Karypis and Kumar 1998), "kaminpar" (for graphs beyond METIS's 2^31; Gottesbüren et al.
             2021), "ldg" or "fennel" (more, in a few bytes a node, with nothing to install; Stanton and Kliot 2012, Tsourakakis et
-            al. 2014), "random" or "range". "auto" is "metis" where it is installed, else "fennel". Or each node's partition: a
-            tensor or array of integers, the `Path` of a ``.npy`` file or of a text with a number on each line, or a dict of
-            these by node type; or the `Path` of a folder that has such a file for each type.
+            al. 2014), "random" or "range". "auto" is "metis", "ldg" if METIS does not fit into memory, and "fennel" if it is not
+            installed. Or each node's partition: a tensor or array of integers, the `Path` of a ``.npy`` file or of a text with a
+            number on each line, or a dict of these by node type; or the `Path` of a folder that has such a file for each type.
         seed: of the division.
         tolerance: no partition has more than ``1 + tolerance`` times the mean number of nodes, training nodes, or edges, unless
             that cannot be reached, as with one node that has most edges; "random" and "range" do not look at edges.

@@ -38,8 +38,7 @@ def find_target(schema: Schema, name: str | None) -> NodeType:
     column = schema.nodes[target].columns.get("y")
     if column is None:
         raise SchemaError(f"node type {target!r} has no labels `y`; its columns: {sorted(schema.nodes[target].columns)}")
-    if "train" not in schema.splits(target):
-        raise SchemaError(f"node type {target!r} has no split 'train'; stored splits: {list(schema.splits(target))}")
+    schema.split(target, "train")
     if len(column.shape) > 1:
         raise InputError(f"`y` of {target!r} has values of shape {column.shape} per node; store one class, or a row of 0 and 1")
     if column.dtype not in (_MEMBERSHIPS if several_classes(schema, target) else _CLASSES):

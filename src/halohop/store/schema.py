@@ -208,5 +208,8 @@ class Schema:
             SchemaError: there is none.
         """
         if (split := find_split(self.splits(table), name)) is None:
-            raise SchemaError(f"node type {table!r} has no split {name!r}; stored splits: {list(self.splits(table))}")
+            raise SchemaError(
+                f"node type {table!r} has no split {name!r}; stored splits: {list(self.splits(table))}; to store one, "
+                f"set bools per node as data.{name}_mask before partitioning, or pass ids"
+            )
         return split

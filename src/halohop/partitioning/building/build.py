@@ -69,7 +69,7 @@ def partition(
     Args:
         tables: the graph; columns may be mapped over files.
         out: the new folder; it appears when it is complete.
-        num_parts: how many partitions; some are empty if there are more than nodes.
+        num_parts: how many partitions, at most as many as there are nodes, unless `method` is an assignment.
         method, seed, tolerance, blocks, balance_types, balance_classes: see `halohop.partitioning.assigners.assign.assign`.
         halo, edge_dir: see `build_parts`.
         weight_sums: columns of edges, weights, whose running sums are stored, see `halohop.store.weight_sums`.
