@@ -103,7 +103,7 @@ def demo(
 ) -> None:
     """Partition a small graph, train on two simulated nodes, and plot the result.
 
-    This takes under two minutes.
+    This takes a few minutes.
 
     $ halohop demo
     """
