@@ -19,7 +19,7 @@ LIMIT = 6 << 30
 LIMITS = Limits(call_seconds=60)
 NODES = torch.arange(4)
 REASONS = {
-    "rows": "MemoryError",
+    "rows": "2048 names, 1 of them distinct; name each once",
     "draws": "MemoryError",
     "one draw": "take 68719476736 bytes",
     "table": "Cannot allocate memory",

@@ -9,7 +9,10 @@ from typing import Annotated, Any, TypedDict, TypeVar, cast, get_args, get_type_
 
 from halohop.errors import InputError
 from halohop.flags import checks_flags, flag
+from halohop.loading.base import BaseLoader
+from halohop.loading.loader import BatchLoader
 from halohop.loading.options import LoaderArguments
+from halohop.loading.undivided import NOT_GIVEN
 from halohop.pyg.columns import Names
 from halohop.pyg.inputs import plain
 from halohop.sampling.caps import CapsFrom, Padding
@@ -216,7 +219,7 @@ def as_pyg(*names: str) -> Callable[[Init], Init]:
     """
 
     def decorate(init: Init) -> Init:
-        signature, about = _written_out(inspect.signature(init), names)
+        signature, others, about = _written_out(inspect.signature(init), names)
         own = checks_flags(init)
 
         @functools.wraps(init)
@@ -225,30 +228,41 @@ def as_pyg(*names: str) -> Callable[[Init], Init]:
             more = given.pop("kwargs", {})
             own(**given, **more)
 
-        by_name.__signature__ = signature  # type: ignore[attr-defined]
+        named = [each for each in signature.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+        by_name.__signature__ = signature.replace(parameters=[*named, *others])  # type: ignore[attr-defined]
         by_name.__doc__ = about
         return cast(Init, by_name)
 
     return decorate
 
 
-def _written_out(written: Signature, names: tuple[str, ...]) -> tuple[Signature, str]:
-    """The signature with the keywords that `**kwargs: Unpack[...]` stands for, and what they do."""
+def _written_out(written: Signature, names: tuple[str, ...]) -> tuple[Signature, list[Parameter], str]:
+    """The signature with the keywords that have an `Argument`, of those that `**kwargs: Unpack[...]` stands for; the others; and
+    what the former do."""
     *own, rest = (parameter for parameter in written.parameters.values() if parameter.kind is not Parameter.VAR_POSITIONAL)
     (kind,) = get_args(rest.annotation)
     spelled = _spelled(kind)
-    others = [rest.replace(annotation=Any)] if kind.__annotations__.keys() - spelled.keys() else []
+    defaults = {
+        parameter.name: parameter.default
+        for kind_of_loader in (BaseLoader, BatchLoader)
+        for parameter in inspect.signature(kind_of_loader).parameters.values()
+        if parameter.kind is Parameter.KEYWORD_ONLY and parameter.default is not NOT_GIVEN
+    }
+    others = [
+        Parameter(name, Parameter.KEYWORD_ONLY, annotation=hint, default=defaults.get(name))
+        for name, hint in get_type_hints(kind).items()
+        if name not in spelled and name not in written.parameters
+    ]
     by_name = {parameter.name: parameter for parameter in own}
     for name, (annotation, argument) in spelled.items():
         by_name[name] = Parameter(name, Parameter.KEYWORD_ONLY, default=argument.default, annotation=annotation)
     positional = [parameter for parameter in own if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD]
     positional += [by_name.pop(name).replace(kind=Parameter.POSITIONAL_OR_KEYWORD) for name in names]
     keywords = [parameter for parameter in by_name.values() if parameter.kind is Parameter.KEYWORD_ONLY]
-    parameters = [*positional, *keywords, *others]
+    parameters = [*positional, *keywords, *([rest.replace(annotation=Any)] if others else [])]
     about = "\n".join(_entry(name, argument.about) for name, (_, argument) in spelled.items())
-    return written.replace(
-        parameters=parameters
-    ), f"Makes the loader or sampler; the other arguments are explained at the class.\n\nArgs:\n{about}\n"
+    text = f"Makes the loader or sampler; the other arguments are explained at the class.\n\nArgs:\n{about}\n"
+    return written.replace(parameters=parameters), others, text
 
 
 def _entry(name: str, about: str) -> str:

@@ -36,11 +36,10 @@ class LinkNeighborLoader(NeighborhoodLoader, PyGLinkNeighborLoader):  # type: ig
             ascending order of ids. Binary negatives are pairs, triplets have further destinations; neither is later than its
             edge, where nodes have the attribute `time_attr`.
         neg_sampling_ratio: binary negatives per edge, PyG's older spelling.
-        replace, ..., layer_dependency, and the others of `halohop.NeighborLoader`: as there; they are explained at `__init__`. A
-            subgraph of its own (`disjoint`) has both ends of an edge, and its negatives.
         input_id: numbers to give out as the batches' `input_id` instead of positions.
         strict_negatives: no negative is an edge of the whole graph, on any host, at any time; those that are, are drawn anew.
         exclude_seed_edges: the edges of a batch, with all their copies and their reverses, are not sampled in it.
+        kwargs: as for `halohop.NeighborLoader`. With `disjoint` a subgraph has both ends of an edge, and its negatives.
         reverse_relation: which relation holds the reverses; by default the one whose name has ``rev_`` before it, or the same one
             where it joins nodes of one type.
 

@@ -40,9 +40,9 @@ class NeighborLoader(NeighborhoodLoader, PyGNeighborLoader):  # type: ignore[mis
             other hosts), or "inline".
         backlog_bytes: what the batches that are made ahead may weigh together; by default a sixteenth of the trainer's share of
             the machine's memory, at most 4 GiB.
-        replace, ..., layer_dependency: how neighbours are drawn; these and the others of PyG's are explained at `__init__`.
-        kwargs: batch_size, shuffle, drop_last, num_workers, prefetch_factor, persistent_workers, sampler, batch_sampler,
-            generator, pin_memory, timeout, worker_init_fn as in `torch.utils.data.DataLoader`.
+        kwargs: how neighbors are sampled, as explained at `__init__`; batch_size, shuffle, drop_last, num_workers,
+            prefetch_factor, persistent_workers, sampler, batch_sampler, generator, pin_memory, timeout, worker_init_fn as in
+            `torch.utils.data.DataLoader`.
 
     Raises:
         InputError: arguments that cannot work; the message names the value and the remedy.

@@ -33,7 +33,7 @@ class HGTLoader(SampledLoader):
         input_nodes: as of `halohop.NeighborLoader`.
         input_id: numbers to give out as the batches' `input_id` instead of positions.
         max_neighbors: in a longer list only so many neighbours get points, drawn uniformly; -1 takes all. (PyG: 50.)
-        is_sorted, ..., kwargs: as of `halohop.NeighborLoader`; there is none that concerns how neighbours are drawn.
+        kwargs: as for `halohop.NeighborLoader`, without those about sampling neighbors.
 
     Raises:
         InputError: arguments that cannot work; the message names the value and the remedy.
