@@ -294,8 +294,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "partitions 0 and 1 say num_parts=2 and 3",
     ),
     "other relations": (lambda: [path()[0], replace(path()[1], edges={})], InputError, r"have the relations .* and \[\]"),
-    "no partitions": (lambda: [], InputError, "list is no folder, no halohop.slices.MemoryPartition and no list of these"),
-    "a number": (lambda: 5, InputError, "int is no folder"),
+    "no partitions": (lambda: [], InputError, "list is neither a folder nor a halohop.slices.MemoryPartition"),
+    "a number": (lambda: 5, InputError, "int is neither a folder"),
 }
 
 
