@@ -25,12 +25,12 @@ PARALLEL := --numprocesses $(WORKERS) --dist loadgroup --durations 10 --duration
 # Each process of a test would compile all modules again where this is set, as in many images.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test test-all test-oldest environments test-gpu quick demo site release lint resolve kernels venv clean
+.PHONY: test test-all test-oldest environments test-gpu quick demo site release lint resolve kernels collected ready venv clean
 
-test: lint kernels
+test: ready
 	$(BIN)/pytest $(PARALLEL)
 
-test-all: lint kernels
+test-all: ready
 	$(BIN)/pytest $(PARALLEL) -m "not soak and not gpu"
 
 # The oldest versions that pyproject.toml promises, in an environment of its own; the tests are those of what meets other libraries.
@@ -66,7 +66,7 @@ test-gpu:
 			--numprocesses $(GPU_WORKERS) --dist loadgroup -W default --timeout 1800; \
 	else echo "no GPU: $(GPU_PYTHON) has no torch that reaches one; nothing was tested"; fi
 
-quick: lint kernels
+quick: ready
 	tests=$$($(BIN)/python tests/changed.py) && $(BIN)/pytest $(PARALLEL) $$tests
 
 demo: $(VENV)/.installed-all
@@ -109,6 +109,14 @@ resolve: venv
 kernels: venv
 	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m halohop compile
+
+# pytest's byte code of the tests, once, in a fresh clone: each process of the tests would write all of it.
+collected: venv
+	@ls tests/__pycache__/conftest.*-pytest-*.pyc > /dev/null 2>&1 || $(BIN)/pytest --collect-only -qq > /dev/null || true
+
+# mypy takes one core, so the other one compiles meanwhile.
+ready: venv
+	@$(MAKE) --no-print-directory --jobs 2 lint kernels collected
 
 venv: $(VENV)/.installed-dev
 
