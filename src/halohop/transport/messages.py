@@ -10,6 +10,7 @@ receiving copies none that arrived aligned. Many whole numbers are sent in as fe
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, is_dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import msgspec
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from halohop.errors import DeadlineExceededError, InputError, PeerLostError, ProtocolError
 from halohop.ops.pool import Pool
-from halohop.store.forms import check_of
+from halohop.store.forms import Check, check_of
 from halohop.transport.handshake import DIGEST_BYTES
 from halohop.transport.integers import packed, unpacked
 from halohop.transport.shapes import StrictTypes, digest
@@ -86,23 +87,8 @@ class Codec:
     """
 
     def __init__(self, types: Iterable[type]) -> None:
-        known: dict[str, type] = {}
-        self._strict: dict[type, msgspec.msgpack.Decoder[Any]] = {}
-        strict_types = StrictTypes()
-        for message in (*types, Failure):
-            name = message.__name__
-            if not is_dataclass(message):
-                raise InputError(f"{name} is not a dataclass, so it cannot be a message")
-            if known.setdefault(name, message) is not message or len(name.encode()) > 255:
-                raise InputError(f"two message types are called {name!r} (or the name is too long); rename one")
-            try:
-                msgspec.msgpack.Decoder(message, dec_hook=_refuse)
-                self._strict[message] = msgspec.msgpack.Decoder(strict_types.of(message))
-            except TypeError as error:
-                raise InputError(f"message type {name} has a field that cannot be sent: {error}") from error
-        self._types = known
-        self._forms = {message: check_of(message) for message in known.values()}
-        self.digest = digest(known.values(), DIGEST_BYTES)
+        schema = _schema_of((*types, Failure))
+        self._types, self._strict, self._forms, self.digest = schema.types, schema.strict, schema.forms, schema.digest
         self._pool = Pool(limit_bytes=IDLE_BYTES)
 
     def encode(self, message: Any) -> list[Buffer]:
@@ -181,6 +167,37 @@ class Codec:
         if next(buffers, None) is not None:
             raise ProtocolError(f"malformed {message.__name__}: more buffers than tensors")
         return result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Schema:
+    """What a codec derives from its message types."""
+
+    types: dict[str, type]
+    strict: dict[type, msgspec.msgpack.Decoder[Any]]
+    forms: dict[type, Check | None]
+    digest: bytes
+
+
+@lru_cache(maxsize=8)
+def _schema_of(types: tuple[type, ...]) -> _Schema:
+    """Kept, because reading the annotations takes 25 ms and every connection has a codec of its own."""
+    known: dict[str, type] = {}
+    strict: dict[type, msgspec.msgpack.Decoder[Any]] = {}
+    strict_types = StrictTypes()
+    for message in types:
+        name = message.__name__
+        if not is_dataclass(message):
+            raise InputError(f"{name} is not a dataclass, so it cannot be a message")
+        if known.setdefault(name, message) is not message or len(name.encode()) > 255:
+            raise InputError(f"two message types are called {name!r} (or the name is too long); rename one")
+        try:
+            msgspec.msgpack.Decoder(message, dec_hook=_refuse)
+            strict[message] = msgspec.msgpack.Decoder(strict_types.of(message))
+        except TypeError as error:
+            raise InputError(f"message type {name} has a field that cannot be sent: {error}") from error
+    forms = {message: check_of(message) for message in known.values()}
+    return _Schema(types=known, strict=strict, forms=forms, digest=digest(known.values(), DIGEST_BYTES))
 
 
 def _refuse(kind: type, value: Any) -> Any:
