@@ -59,12 +59,12 @@ torch.save(Data(edge_index=messages, time=torch.arange(400), num_nodes=40), "mes
 EXTRAS = {
     "metis": "cmeel",
     "kaminpar": "kaminpar",
-    "tables": "pyarrow",
+    "io": "pyarrow",
     "plot": "matplotlib",
     "yaml": "yaml",
     "metrics": "prometheus_client",
-    "encrypt": "cryptography",
-    "sets": "scipy",
+    "tls": "cryptography",
+    "datasets": "scipy",
     "ray": "ray",
 }
 """A module of each extra."""

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 REPOSITORY = PROJECT["urls"]["Repository"]
+OLD_EXTRAS = {"encrypt": "tls", "sets": "datasets", "tables": "io"}
 
 
 def test_it_is_short() -> None:
@@ -48,10 +49,36 @@ def test_extras_are_those_of_the_package() -> None:
     extras = PROJECT["optional-dependencies"]
     table = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| (.+) \|$", README, re.MULTILINE)
     named = {name for names, _ in table for name in re.findall(r"\w+", names)}
-    assert named == set(extras) - {"docs", "dev"}
+    assert named == set(extras) - {"docs", "dev"} - set(OLD_EXTRAS)
     (every,) = (re.findall(r"\w+", each.partition("[")[2]) for each in extras["all"])
     (left_out,) = (set(re.findall(r"`(\w+)`", about)) for names, about in table if names == "`all`")
     assert set(every) == named - left_out - {"all"}
+
+
+def test_old_names_of_extras_work_and_are_named_nowhere() -> None:
+    extras = PROJECT["optional-dependencies"]
+    assert {old: extras[old] for old in OLD_EXTRAS} == {old: [f"halohop[{new}]"] for old, new in OLD_EXTRAS.items()}
+    assert set(OLD_EXTRAS.values()) <= set(extras)
+    lists = re.compile(r"(?:\bhalohop|['\"]\.)\[([\w,]+)\]|\bEXTRAS=([\w,]+)")
+    folders = (
+        "src/halohop/**/*.py",
+        "docs/**/*.md",
+        "examples/**/*.md",
+        "docker/*",
+        ".github/**/*.yml",
+        ".ci/*",
+        "*.md",
+        "Makefile",
+    )
+    named = {
+        (file.name, name)
+        for pattern in folders
+        for file in ROOT.glob(pattern)
+        for found in lists.findall(file.read_text())
+        for name in "".join(found).split(",")
+    }
+    assert {name for _, name in named} >= {"io", "tls", "datasets", "metis"}
+    assert {each for each in named if each[1] not in set(extras) - set(OLD_EXTRAS)} == set()
 
 
 def test_the_sample_prints_what_is_shown(tmp_path: Path) -> None:

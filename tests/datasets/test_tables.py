@@ -378,7 +378,7 @@ def test_absent_files_and_bad_names(tmp_path: Path) -> None:
 def test_without_pyarrow_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "e.csv", {"s": [1], "d": [2]})
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(InputError, match=r'pip install "halohop\[tables\]"'):
+    with pytest.raises(InputError, match=r'pip install "halohop\[io\]"'):
         read_tables(GraphFiles(edges={"node__to__node": EdgeFiles(file="e.csv", src="s", dst="d")}), tmp_path)
 
 

@@ -188,9 +188,9 @@ def test_the_largest_message_fits_with_its_seal():
 
 def test_without_the_library(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with serve(answer, codec=CODEC, token=PLAIN) as listener, pytest.raises(InputError, match=r"halohop\[encrypt\]"):
+    with serve(answer, codec=CODEC, token=PLAIN) as listener, pytest.raises(InputError, match=r"halohop\[tls\]"):
         connect(listener.address, codec=CODEC, token=SEALED)
-    with pytest.raises(InputError, match=r"halohop\[encrypt\]"):
+    with pytest.raises(InputError, match=r"halohop\[tls\]"):
         serve(answer, codec=CODEC, token=SEALED)
 
 

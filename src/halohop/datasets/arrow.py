@@ -35,7 +35,7 @@ def pyarrow(module: str = "") -> ModuleType:
     try:
         return import_module(f"pyarrow.{module}" if module else "pyarrow")
     except ImportError as error:
-        raise InputError('reading tables needs pyarrow: pip install "halohop[tables]"') from error
+        raise InputError('reading tables needs pyarrow: pip install "halohop[io]"') from error
 
 
 def read_columns(path: Path, names: Sequence[str], types: Mapping[str, Any]) -> dict[str, Column]:

@@ -16,7 +16,7 @@ def parquet() -> Any:
     try:
         from pyarrow import parquet
     except ImportError as error:
-        raise InputError('writing Parquet needs pyarrow: pip install "halohop[tables]"; or use form="npy"') from error
+        raise InputError('writing Parquet needs pyarrow: pip install "halohop[io]"; or use form="npy"') from error
     return parquet
 
 

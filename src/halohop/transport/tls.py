@@ -54,7 +54,7 @@ def _load(context: ssl.SSLContext, certificate: Certificate) -> None:
 def _derive(context: ssl.SSLContext, token_key: bytes) -> None:
     """Gives the context the certificate and private key that follow from a token, and trust in that certificate alone."""
     if importlib.util.find_spec("cryptography") is None:
-        raise InputError(f"encryption needs one more package: pip install 'halohop[encrypt]', or drop {ENCRYPT_VARIABLE}")
+        raise InputError(f"encryption needs one more package: pip install 'halohop[tls]', or drop {ENCRYPT_VARIABLE}")
     from cryptography import x509
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

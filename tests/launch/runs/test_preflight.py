@@ -96,8 +96,8 @@ def test_no_data_set(refused: Any) -> None:
     ("library", "arguments", "extra"),
     [
         ("prometheus_client", ("train", "synthetic:tiny", "--metrics", ":9464"), "halohop[metrics]"),
-        ("pyarrow", ("infer", "PARTS", "--checkpoint", "x", "--form", "parquet"), "halohop[tables]"),
-        ("cryptography", ("train", "127.0.0.1:9", "--encrypt"), "halohop[encrypt]"),
+        ("pyarrow", ("infer", "PARTS", "--checkpoint", "x", "--form", "parquet"), "halohop[io]"),
+        ("cryptography", ("train", "127.0.0.1:9", "--encrypt"), "halohop[tls]"),
     ],
 )
 def test_an_extra_that_is_not_installed(
