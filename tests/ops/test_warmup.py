@@ -42,6 +42,7 @@ def cold(monkeypatch):
     monkeypatch.setattr(warmup, "_READY", threading.Event())
     monkeypatch.setattr(warmup, "_NEAR_READY", threading.Event())
     monkeypatch.setattr(warmup, "_TABLES_READY", threading.Event())
+    monkeypatch.setattr(warmup, "_ANNOUNCED", threading.Event())
 
 
 def kernels():
@@ -234,6 +235,20 @@ def test_machine_without_a_cache_directory(monkeypatch):
     ops.warm_up(lines.append)
     assert len(lines) == 1
     assert "NUMBA_CACHE_DIR" in lines[0]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_compiling_kernels_of_several_kinds_is_announced_once(elsewhere, monkeypatch, kept):
+    """A run compiles several kinds one after the other, with the same line for each."""
+    monkeypatch.setattr(variants, "near", list)
+    monkeypatch.setattr(variants, "of_tables", list)
+    if not kept:
+        monkeypatch.setattr(cpu_kept, "folders", lambda: cpu_kept.Folders(written=None, read=()))
+    lines = []
+    for ready in (ops.warm_up, ops.warm_up_near, ops.warm_up_tables):
+        ready(lines.append)
+    assert [line.partition(",")[0] for line in lines] == ["compiling kernels"]
+    assert len(list(elsewhere.glob("*.warm"))) == 3 * kept
 
 
 def test_who_names_no_other_place_reads_in_the_log_that_kernels_are_compiled(elsewhere, monkeypatch, caplog):

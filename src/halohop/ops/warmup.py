@@ -23,6 +23,7 @@ _READY, _NEAR_READY, _TABLES_READY = (
     threading.Event(),
     threading.Event(),
 )  # in this process those kernels are loaded, or compiled
+_ANNOUNCED = threading.Event()  # this process has said that it compiles
 
 
 def warm_up(announce: Callable[[str], None] = _LOG.warning) -> None:
@@ -109,12 +110,23 @@ def _compile(kind: str, calls: Iterable[Call], announce: Callable[[str], None]) 
     if folders.written is not None:
         _compile_into(folders.written, kind, list(calls), announce)
     elif cpu_kept.is_read_only():
-        announce(
+        _announce_once(
+            announce,
             f"compiling kernels, in every process: NUMBA_CACHE_DIR={numba.config.CACHE_DIR} cannot be written, and has none for "
-            f"processor {cpu_kept.processor()[0]}, Python {platform.python_version()} and numba {numba.__version__}"
+            f"processor {cpu_kept.processor()[0]}, Python {platform.python_version()} and numba {numba.__version__}",
         )
     else:
-        announce("compiling kernels, in every process: there is no directory to keep machine code in; NUMBA_CACHE_DIR names one")
+        _announce_once(
+            announce,
+            "compiling kernels, in every process: there is no directory to keep machine code in; NUMBA_CACHE_DIR names one",
+        )
+
+
+def _announce_once(announce: Callable[[str], None], line: str) -> None:
+    """Announces the first compilation of this process only: other kinds of kernels follow it within seconds."""
+    if not _ANNOUNCED.is_set():
+        _ANNOUNCED.set()
+        announce(line)
 
 
 def _compile_into(directory: Path, kind: str, calls: list[Call], announce: Callable[[str], None]) -> None:
@@ -124,7 +136,7 @@ def _compile_into(directory: Path, kind: str, calls: list[Call], announce: Calla
         directory.mkdir(parents=True, exist_ok=True)
         with FileLock(marker.with_suffix(".lock"), timeout=cpu_kept.PATIENCE) as lock:
             if not marker.exists():
-                announce(f"compiling kernels, once per machine: machine code goes to {directory}")
+                _announce_once(announce, f"compiling kernels, once per machine: machine code goes to {directory}")
                 cpu_jit.load_compiler()  # before there are several processes, which all need it
                 if not call_all(calls, processes=min(len(usable_cores()), _PROCESSES), deadline=cpu_kept.PATIENCE):
                     call_all(calls, processes=1, deadline=0.0)  # fails as the other process did
