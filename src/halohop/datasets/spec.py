@@ -29,6 +29,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from halohop.errors import IncompleteDatasetError, InputError, SchemaError
+from halohop.files.validation import validate
 from halohop.flags import checks_flags
 
 _NAMES = ("graph.toml", "graph.json", "graph.yaml", "graph.yml")
@@ -39,17 +40,7 @@ _DECODERS: dict[str, Callable[[bytes], Any]] = {
     ".yml": msgspec.yaml.decode,
 }
 _DEEPEST = 2_000  # far above the brackets in names and comments, which count, too
-_MISSING = re.compile("Object missing required field `(.*)`")
-_WORDS = {
-    "str": "text",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "array": "a list",
-    "object": "a table",
-}
 
-Value = TypeVar("Value")
 Entry = TypeVar("Entry", "NodeFiles", "EdgeFiles")
 
 
@@ -156,7 +147,7 @@ def load_spec(path: str | Path) -> GraphFiles:
         raise InputError(f"{path} is nested too deep; a description needs three levels") from error
     except (ValueError, msgspec.MsgspecError) as error:  # tomllib's are ValueErrors
         raise InputError(f"{path}: {error}") from error
-    sections: dict[str, Any] = _converted(raw, dict[str, Any], f"{path}")
+    sections: dict[str, Any] = validate(raw, dict[str, Any], f"{path}")
     _check_names(sections, GraphFiles, f"{path}")
     return GraphFiles(
         nodes=_entries(sections.get("nodes", {}), NodeFiles, f"{path}: nodes"),
@@ -165,28 +156,10 @@ def load_spec(path: str | Path) -> GraphFiles:
 
 
 def _entries(section: Any, kind: type[Entry], where: str) -> dict[str, Entry]:
-    entries: dict[str, Any] = _converted(section, dict[str, Any], where)
+    entries: dict[str, Any] = validate(section, dict[str, Any], where)
     for name, raw in entries.items():
-        _check_names(_converted(raw, dict[str, Any], f"{where}.{name}"), kind, f"{where}.{name}")
-    return {name: _converted(raw, kind, f"{where}.{name}") for name, raw in entries.items()}
-
-
-def _converted(raw: Any, kind: type[Value] | Any, where: str) -> Value:
-    """
-    Raises:
-        InputError: a value is missing or of another kind; in words of descriptions instead of msgspec's.
-    """
-    try:
-        value: Value = msgspec.convert(raw, kind)
-    except msgspec.ValidationError as error:
-        reason, _, key = str(error).partition(" - at `$")
-        if found := _MISSING.fullmatch(reason):
-            raise InputError(f"{where} lacks the key {found[1]!r}; add it") from error
-        reason = reason.replace("Expected", "expected").replace("Invalid enum value", "must be text or number, got")
-        reason = re.sub("`(.*?)`", lambda kind: " | ".join(_WORDS.get(word, word) for word in kind[1].split(" | ")), reason)
-        key = key.strip(".`").replace("[...]", "")
-        raise InputError(f"{where}: {key and f'{key}: '}{reason}") from error
-    return value
+        _check_names(validate(raw, dict[str, Any], f"{where}.{name}"), kind, f"{where}.{name}")
+    return {name: validate(raw, kind, f"{where}.{name}") for name, raw in entries.items()}
 
 
 def spec_path(path: str | Path) -> Path:
