@@ -32,8 +32,15 @@ def test_its_links_are_whole_and_lead_to_files() -> None:
     files = [link.removeprefix(raw).removeprefix(f"{REPOSITORY}/blob/main/") for link in links]
     files = [file for file in files if not file.startswith("https://")]
     assert len(files) >= 10
-    assert [file for file in files if not (ROOT / file).is_file()] == []
+    assert [file for file in files if not (ROOT / file.partition("#")[0]).is_file()] == []
+    sections = [file.split("#") for file in files if "#" in file]
+    assert ["docs/guide/training.md", "files-of-predictions"] in sections
+    assert [(file, name) for file, name in sections if name not in anchors((ROOT / file).read_text())] == []
     assert (ROOT / ".github" / "workflows" / "ci.yml").is_file()  # whose badge it shows
+
+
+def anchors(page: str) -> list[str]:
+    return [re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in re.findall(r"^#+ (.+)$", page, re.MULTILINE)]
 
 
 def test_versions_are_those_of_the_package() -> None:

@@ -10,12 +10,14 @@ import torch
 import halohop
 from halohop.datasets import synthetic
 from halohop.datasets.text import text_column
+from halohop.inference.results import FILES, PARQUET
 from halohop.recipes.config import InferConfig, TrainConfig
 from halohop.recipes.inference import infer
 from halohop.recipes.train import train
 from halohop.store.tables import GraphTables
 from halohop.typing import RAW_TEXT
 from halohop.world import World
+from tests.support.result_files import check_described, described
 
 NAMES = tuple(f"class {letter}" for letter in "abcdef")  # one more than there are labels of
 TEXTS = [f"node-{number}-ä" for number in range(1000)]
@@ -39,9 +41,10 @@ def config_for(trained: tuple[str, str], out: Path, **values: object) -> InferCo
 
 @pytest.mark.parametrize("fanout", [None, (5, 5)])
 def test_ids_and_classes_come_back_as_they_were(trained: tuple[str, str], tmp_path: Path, fanout: tuple[int, ...] | None) -> None:
-    files = infer(config_for(trained, tmp_path, split="test", fanout=fanout), world=World())
+    files = infer(config_for(trained, tmp_path, split="test", fanout=fanout, embeddings=True), world=World())
     found = {file.stem: np.load(file, allow_pickle=False) for file in files}
-    assert sorted(found) == ["classes", "confidence", "ids", "predictions", "raw_ids"]
+    assert sorted(found) == ["classes", "confidence", "embeddings", "ids", "predictions", "raw_ids"]
+    check_described(found, {"n": 200, "k": len(NAMES), "width": 16})
     assert found["ids"].tolist() == [TEXTS[raw] for raw in found["raw_ids"]]
     assert len(found["ids"]) == 200
     assert found["classes"].tolist() == list(NAMES)
@@ -65,3 +68,7 @@ def test_batches_do_not_carry_ids_that_are_strings(trained: tuple[str, str]) -> 
         batch = next(iter(halohop.NeighborLoader(graph, [2], "train", batch_size=4, num_workers=0)))
         assert RAW_TEXT not in batch
         assert "y" in batch
+
+
+def test_the_page_has_every_file() -> None:
+    assert [f"{name}.npy" for name in described(several=False)] == [name for name in FILES if name != PARQUET]

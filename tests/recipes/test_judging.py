@@ -18,6 +18,7 @@ from halohop.recipes.judging import Judge
 from halohop.recipes.train import train
 from halohop.store.tables import GraphTables
 from halohop.world import World
+from tests.support.result_files import check_described
 
 CPU = torch.device("cpu")
 
@@ -135,4 +136,5 @@ def test_several_labels_from_training_to_results(tmp_path: Path, dtype: torch.dt
         assert files["predictions"].shape == files["confidence"].shape == (200, 3)
         assert (files["predictions"] == (files["confidence"] > 0.5)).all()
         assert (files["predictions"] == y.numpy()[files["raw_ids"]]).mean() > 0.85
+        check_described(files, {"n": 200, "k": 3}, several=True)
         assert files["classes"].tolist() == ["zero", "even", "three"]
