@@ -40,7 +40,8 @@ def infer(
     ``raw_ids.npy`` (int64 ``[n]``), ``predictions.npy`` (int64 ``[n]``, classes), ``confidence.npy`` (float32 ``[n]``, the
     probability that the model gives to that class) and, on request, ``embeddings.npy`` (float32 ``[n, hidden]``). Where the
     user's ids or labels were strings, also ``ids.npy`` (``[n]``) and ``classes.npy`` (the name of each class). Or a Parquet file
-    with the same columns, and a column "class" of names.
+    with the same columns, and a column "class" of names. With several classes per node, predictions are uint8 ``[n, classes]``
+    (0 or 1), and confidence float32 ``[n, classes]``.
 
     Without ``config.fanout`` all neighbours count, and each layer is computed once for every node. Such a run keeps what it has
     done in ``<out>/unfinished``; the same call after it was stopped, even killed, goes on from there, to the same result. With a
