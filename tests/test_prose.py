@@ -23,7 +23,11 @@ PAGES = [
         for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/index.md", "docs/migrate.md", "docs/help.md")
     ),
     *(ROOT / "docs" / name for name in ("benchmarks.md", "benchmarks/scripts.md")),
-    *(path for folder in ("start", "tutorials", "guide", "deploy") for path in sorted((ROOT / "docs" / folder).glob("*.md"))),
+    *(
+        path
+        for folder in ("start", "tutorials", "guide", "deploy", "decisions")
+        for path in sorted((ROOT / "docs" / folder).glob("*.md"))
+    ),
 ]
 PHRASES = {
     "which": r"\b(?:of|by|in|to|at|from) which\b",

@@ -1,4 +1,10 @@
-"""How Sphinx makes the site of the pages."""
+"""How Sphinx makes the site of the pages.
+
+Sphinx with MyST and Furo takes the pages as GitHub shows them, documents public names from docstrings, refuses dead links and
+searches without a server. Rejected: Zensical 0.1, whose mkdocstrings support is preliminary; Material for MkDocs, whose end is
+announced; notebooks in Markdown, which need a Jupyter kernel and directives that GitHub shows as text. The price: packages of
+the site have an environment of their own, and the code for signatures and links is here.
+"""
 
 import re
 import subprocess

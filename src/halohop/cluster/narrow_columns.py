@@ -1,4 +1,9 @@
-"""Narrow columns of the nodes of a type: copied side by side, once so many of their rows are read that it pays."""
+"""Narrow columns of the nodes of a type: copied side by side, once so many of their rows are read that it pays.
+
+The files stay columnar: partitions are written one by one, and the range of a column is known only at the end. Edges have no
+records, since 8 bytes each would double the graph. Columns that the user may write to (PyG objects, columns passed to `open`,
+partitions in memory) are not packed either.
+"""
 
 import threading
 from collections.abc import Mapping

@@ -3,6 +3,9 @@
 A reader yields chunks of its columns; a `Staging` makes tensors of them. In memory there is one chunk, the whole; with a scratch
 folder nothing larger than a chunk is ever in memory. What is finished in the folder is not made again: a process that was killed
 goes on where it stopped.
+
+Parsing the text again in each pass of a build would save the files (16 bytes an edge, and the columns), and parse it four
+times.
 """
 
 import hashlib

@@ -1,4 +1,9 @@
-"""`halohop.hosts.TensorChannel`: messages of tensors between processes, in shared memory."""
+"""`halohop.hosts.TensorChannel`: messages of tensors between processes, in shared memory.
+
+With `torch.multiprocessing.Queue` the sender owns the memory, so a message is lost if its sender ends first; nothing bounds the
+bytes, and a receiver waits forever. Files survive their sender, their sizes count, and waits have a deadline. The price: a
+message takes longer, 2 ms instead of 0.5 for a kilobyte. Batches of halohop's own loaders do not use channels.
+"""
 
 import os
 import shutil

@@ -1,4 +1,10 @@
-"""How the hosts of one run find each other: a small board that torch's TCPStore keeps."""
+"""How the hosts of one run find each other: a small board that torch's TCPStore keeps.
+
+Scripts that spawn their own ranks do not know which ranks share a host. So each rank reports the kernel's boot id, its network
+namespace and its partitions, and ranks that agree in all are one host: two simulated hosts on one machine stay two. If a
+process finds all partitions and no master address, it does not meet the others; a rank that lacks a partition then waits until
+the deadline.
+"""
 
 import os
 import socket

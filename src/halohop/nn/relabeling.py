@@ -1,4 +1,8 @@
-"""Edges in the user's ids as what a layer reads: positions among the nodes of a block, destinations first; and of a subgraph."""
+"""Edges in the user's ids as what a layer reads: positions among the nodes of a block, destinations first; and of a subgraph.
+
+`hop_of` keeps its numbering table per thread and node type, at most 64 MiB. With a new hash table for each hop, batches of a
+`halohop.FunctionLoader` took 1.9 times as long as those of `NeighborLoader`.
+"""
 
 import threading
 import weakref

@@ -1,4 +1,9 @@
-"""The index of a cache: which key has which place, and whose place the next one takes."""
+"""The index of a cache: which key has which place, and whose place the next one takes.
+
+A key has `WAYS` possible places, so that one cache line answers a lookup. CLOCK, not a list of the last uses: a scan of rows
+that are needed once leaves over 95 % of a hot set in place (``tests/ops/test_cache.py``). So a cache of rows can be on by
+default.
+"""
 
 import numpy as np
 import torch

@@ -1,4 +1,10 @@
-"""Memory of the host that is locked where it lies, so that a GPU reads it by itself and nothing is copied."""
+"""Memory of the host that is locked where it lies, so that a GPU reads it by itself and nothing is copied.
+
+Copying columns to page-locked memory needs their bytes twice, which can end the process. If locking fails and a copy is made,
+it is ordinary memory that is locked: torch's page-locked allocator rounds 33 GB up to 64. Whether the system allows it is asked
+of CUDA, because NVIDIA's driver mostly ignores RLIMIT_MEMLOCK. Columns of a PyG object are locked only with `feature_cache`,
+since a user who writes to one during a kernel would get mixed rows.
+"""
 
 import os
 import sys

@@ -1,4 +1,9 @@
-"""`halohop.records.Draws`: the questions of one batch, in the user's ids, for sampling that users write themselves."""
+"""`halohop.records.Draws`: the questions of one batch, in the user's ids, for sampling that users write themselves.
+
+Users compare and join by their own ids, and batches stay the same for any number of partitions; gids would give neither. The
+price is paid if ids differ from gids: one more request per hop for the ids of new nodes, and tables for both numberings. Edges
+are looked up by id in an index of 4 bytes per edge, which takes a fifth of the time of `searchsorted`.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,6 +1,10 @@
 """A trained model on disk, one file with a checksum: plain tensors, no pickled code, and what they are the weights of.
 
 Vectors that nodes have learned lie in files beside it, which it names (`halohop.recipes.vector_files`).
+
+Two files, for weights and configuration, would need two renames, and a kill between them would pair new weights with the old
+configuration. `torch.load(..., weights_only=True)` reads the file without halohop, because zip readers ignore the checksum at
+the end.
 """
 
 import io

@@ -2,6 +2,9 @@
 
 What a model reads of a batch (lists of edges, vectors that nodes learn) is found outside of the program; within it layers
 aggregate over these lists by the same kernels as without.
+
+Finding the lists inside would break the program, because it sorts and drops edges, so that sizes depend on data. For the same
+reason attention layers keep self-edges, with a score of minus infinity. The price: `BatchModel.read` is not compiled.
 """
 
 from typing import Any

@@ -1,4 +1,8 @@
-"""Leaks of link prediction: pairs of nodes to predict that are also joined by an edge that the model sees."""
+"""Leaks of link prediction: pairs of nodes to predict that are also joined by an edge that the model sees.
+
+Only a complete leak is refused: a relation with exactly the pairs of the predicted one, in either direction, without masks or
+times. Funnels (views before purchases) and knowledge graphs share pairs on purpose, so others are counted in a warning.
+"""
 
 import torch
 from torch import Tensor

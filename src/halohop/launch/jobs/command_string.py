@@ -1,4 +1,8 @@
-"""A command that a user wrote for a shell, as the words of a Python program: no shell runs it."""
+"""A command that a user wrote for a shell, as the words of a Python program: no shell runs it.
+
+It is split into words by the rules of quoting, and `$HOME`, `~`, `&&` or `>` are refused. So nothing in a value is executed,
+and the script can be compared on all hosts. A pipe needs a script.
+"""
 
 import platform
 import re

@@ -1,4 +1,7 @@
-"""The command line of DGL's launcher, with its `ip_config.txt` and the partitions' configuration, as a job over ssh."""
+"""The command line of DGL's launcher, with its `ip_config.txt` and the partitions' configuration, as a job over ssh.
+
+One server process per host replaces DGL's `num_servers`, with as many handlers, because kernels run in parallel.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath

@@ -2,6 +2,9 @@
 
 The program that it starts is `dist_train_sage_supervised.py` or one with its arguments: once on each node, where it starts as
 many trainers as the node has visible devices.
+
+The job has ``start = "plain"``, because the script spawns its own trainers, and only ssh offers that. Logins stay with the
+user's own ssh.
 """
 
 import re

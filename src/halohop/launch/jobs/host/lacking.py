@@ -1,4 +1,8 @@
-"""Who a host is, and what of an order cannot work on it: known before anything is started anywhere."""
+"""Who a host is, and what of an order cannot work on it: known before anything is started anywhere.
+
+A host offers free ports at random, so that two jobs rarely take the same one. Holding their sockets through torchrun costs more
+than that is worth.
+"""
 
 import hashlib
 import os
