@@ -83,7 +83,7 @@ def columns_of(g: dgl.DGLGraph, widths: Any, dtype: torch.dtype) -> dict[str, Te
     return leaves
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     EDGES, KINDS, WIDTHS, MESSAGES, st.sampled_from(["sum", "mean", "max", "min"]), st.sampled_from([torch.int64, torch.int32])
 )
@@ -124,7 +124,7 @@ def own_reduction(nodes: dgl.NodeBatch) -> dict[str, Tensor]:
     return {"out": (nodes.mailbox["m"] * (place * nodes.mailbox["k"]).unsqueeze(-1)).sum(1) + nodes.data["v"]}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(EDGES, KINDS)
 def test_functions_of_users(pairs: Pairs, kind: str) -> None:
     g = made_of(kind, pairs, torch.int64)

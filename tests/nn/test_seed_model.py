@@ -205,7 +205,7 @@ MODELS = st.integers(1, 4).flatmap(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(model=MODELS)
 def test_random_models_are_right_or_slow(model: Any) -> None:
     kinds, between, skip, inputs, training = model

@@ -81,14 +81,14 @@ def questions(draw):
     return (graph(degrees), rows, rows.long() * 10**12 - 7, fanout, draw(st.integers(0, 2**64 - 1))), chosen
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(questions())
 def test_equals_the_reference(question):
     arguments, options = question
     same(*arguments, **options)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(questions(), st.integers(1, 30))
 def test_lists_are_drawn_from_a_block_at_a_time(question, block):
     """Blocks of any size give the same: rows on both sides of a cut, rows longer than a block."""
@@ -98,7 +98,7 @@ def test_lists_are_drawn_from_a_block_at_a_time(question, block):
         same(*arguments, **options)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(questions(), st.sampled_from([torch.int64, torch.int32, torch.float64]), st.data())
 def test_a_promise_of_sorted_times_changes_nothing(question, dtype, data):
     (indptr, rows, *rest), options = question
@@ -136,7 +136,7 @@ def cut(tensor, bounds):
     return ops.Pieces([tensor[low:high].clone() for low, high in itertools.pairwise(bounds)], bounds)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=40)
 @given(questions(), st.data())
 def test_equal_for_any_division_into_pieces(question, data):
     """The lists in three parts, one perhaps empty, and what belongs to entries and nodes divided likewise, or anywhere else."""

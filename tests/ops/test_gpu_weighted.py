@@ -113,7 +113,7 @@ def weighted_questions(draw):
     return (indptr, rows, raw, fanout, key), options, torch.tensor(weights, dtype=torch.float64)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 @given(weighted_questions(), st.booleans(), st.sampled_from([1, 12, 1 << 22]))
 def test_equals_the_cpu_whatever_may_be_drawn(question, kept, at_once):
     """Times and excluded entries, lists that occur twice, and none."""

@@ -57,7 +57,7 @@ def questions(draw):
     return (graph(degrees), rows, rows * 11, fanout, draw(st.integers(0, 2**64 - 1))), options
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=40)
 @given(questions(), st.sampled_from([1, 7, 1 << 16]))
 def test_equals_the_reference(question, block):
     arguments, options = question

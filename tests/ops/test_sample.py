@@ -44,7 +44,7 @@ def questions(draw):
     return degrees, rows_tensor, raw, fanout, draw(st.integers(0, 2**64 - 1))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(questions())
 def test_equals_the_reference_without_replacement(question):
     same(*question, replace=False)

@@ -134,7 +134,7 @@ def test_a_draw_at_the_very_end_of_the_sum():
         torch.tensor([0, 5]), rows, torch.arange(100), 100_000, KEY, replace=True, weights=weights
     )
     assert counts.tolist() == [100_000] * 100
-    assert set(positions.unique().tolist()) <= {0, 1, 3}
+    assert set(positions.bincount().nonzero().flatten().tolist()) <= {0, 1, 3}
 
 
 def test_all_weights_zero_draws_nothing():
@@ -158,7 +158,7 @@ def test_a_weighted_draw_depends_on_nothing_but_the_list():
 
 
 @pytest.mark.parametrize(
-    ("degree", "fanout"), [(300, 299), (5000, 64), (5000, 65), (5000, 2500), pytest.param(200_000, 10, marks=pytest.mark.full)]
+    ("degree", "fanout"), [(300, 299), (5000, 64), (5000, 65), (2500, 1250), pytest.param(200_000, 10, marks=pytest.mark.full)]
 )
 def test_long_lists_and_large_fanouts(degree, fanout):
     generator = torch.Generator().manual_seed(degree + fanout)

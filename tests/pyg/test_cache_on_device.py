@@ -52,7 +52,7 @@ def test_batches_are_those_of_the_cpu(cache: Any, mode: Any, pad: Any) -> None:
 def test_columns_that_change_are_read_as_they_are() -> None:
     data = some_graph()
     with halohop.graph(data, device="cuda:0", mode="cuda", feature_cache=0.5) as graph:
-        loader = halohop.NeighborLoader(graph, [3, 2], **OPTIONS)
+        loader = halohop.NeighborLoader(graph, [3, 2], **OPTIONS | {"batch_size": 30})
         for change in (lambda: data.x.add_(1), lambda: setattr(data, "x", data.x * 2), lambda: setattr(data, "y", data.y + 1)):
             change()
             for batch in loader:

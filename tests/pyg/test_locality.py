@@ -44,7 +44,7 @@ LOADERS: dict[str, Callable[..., Any]] = {
     "nodes, labor": lambda graph, **how: NeighborLoader(graph, [3, 2], NODES, method="labor", **how),
     "subgraphs": lambda graph, **how: SubGraphLoader(graph, [3], NODES, **how),
     "HGT": lambda graph, **how: HGTLoader(graph, [5, 3], NODES, **how),
-    "PPR": lambda graph, **how: PPRLoader(graph, 4, NODES, **how),
+    "PPR": lambda graph, **how: PPRLoader(graph, 4, NODES, eps=5e-3, **how),
     "links": lambda graph, **how: LinkNeighborLoader(graph, [3, 2], LINKS, neg_sampling="binary", **how),
 }
 

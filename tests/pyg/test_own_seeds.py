@@ -25,7 +25,7 @@ from halohop import (
 from halohop.errors import InputError
 from halohop.testing.worlds import TOKEN, free_addresses, hosts
 
-NODES, BATCH = 48, 4
+NODES, BATCH = 24, 4
 
 
 def dense() -> Data:

@@ -99,7 +99,7 @@ def budgets() -> GraphTables:
 def test_draws_go_by_the_squares_of_the_budgets():
     """All orders of two out of three: chi-square with 5 degrees of freedom, at 0.1 %."""
     graph = partitioned(budgets(), 2)
-    samples, runs = NumSamples.uniform([2], graph.schema), 4000
+    samples, runs = NumSamples.uniform([2], graph.schema), 1500
     weight = {2: 1 / 16, 3: 9 / 16, 4: 1.0}
     sampler = HGTSampler(graph, samples)
     gid = graph.locate(torch.tensor([0, 1]))

@@ -52,7 +52,7 @@ def undirected() -> GraphTables:
     return GraphTables(nodes={NODE: NodeTable(num_nodes=6)}, edges={EDGE: edges})
 
 
-def frequencies(by, length=0, draws=3000, tables=None):
+def frequencies(by, length=0, draws=1000, tables=None):
     """How often a single draw gives which nodes."""
     graph = partitioned(tables or undirected(), 2)
     raw_of = dict(zip(*(ids.tolist() for ids in graph.select()), strict=True))

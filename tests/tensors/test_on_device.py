@@ -63,7 +63,7 @@ def trained(graph: Graph, rule: str, *, dtype: torch.dtype = torch.float32, **op
     tables = tables_of(graph, dtype)
     sparse = RULES[rule](list(tables.values()))
     nodes = None if len(tables) == 1 else ("b", None)
-    loader = halohop.NeighborLoader(graph, [3, 2], nodes, batch_size=9, shuffle=True, seed=3, gids=True, run="inline", **options)
+    loader = halohop.NeighborLoader(graph, [3, 2], nodes, batch_size=14, shuffle=True, seed=3, gids=True, run="inline", **options)
     losses = []
     for batch in loader:
         loss = loss_of(tables, batch)

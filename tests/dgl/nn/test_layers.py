@@ -122,7 +122,7 @@ def test_relgraphconv(shape: str, regularizer: str | None) -> None:
     st.sampled_from([torch.int64, torch.int32]),
     st.randoms(use_true_random=False),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_the_order_of_edges_says_nothing(edges: list[tuple[int, int]], kind: str, idtype: torch.dtype, shuffle: Any) -> None:
     """But that of the LSTM within a node; results for edges go with them."""
     torch.manual_seed(1)

@@ -37,7 +37,7 @@ def options(mode: str, master: str):
 
 
 def seeds_of(rank: int, kind: str):
-    own = torch.arange(rank, 60, 3)
+    own = torch.arange(rank, 48, 3)
     return own if kind == "one" else ("paper", own)
 
 

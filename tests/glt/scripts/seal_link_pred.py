@@ -71,7 +71,7 @@ class GNN(torch.nn.Module):
         return self.out(global_add_pool(x, batch.batch)).view(-1)
 
 
-train, test = examples(train_edges[:, ::6][:, :120]), examples(data["test_edges"][:, :60])
+train, test = examples(train_edges[:, ::8][:, :70]), examples(data["test_edges"][:, :40])
 model = GNN()
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 for epoch in range(1, 41):
