@@ -139,7 +139,7 @@ def same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_layer_by_layer_is_all_at_once(kind: str, tmp_path: Path) -> None:
     """Batches of 7 nodes and 20 edges: hubs come in pieces, so any fold that forgets something shows."""
-    for num_parts in (1, 2, 3):
+    for num_parts in (1, 3):
         parts, checkpoint = prepare(tmp_path, kind, num_parts)
         out = tmp_path / f"out-{num_parts}"
         infer(InferConfig(parts=parts, checkpoint=checkpoint, out=str(out), **SMALL), world=World())

@@ -155,7 +155,7 @@ def link_parts(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[FULL] * (name in ("in batches", "HGT", "links"))) for name in CASES])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[FULL] * (name != "by layers")) for name in CASES])
 def test_a_run_on_a_gpu_is_that_of_the_cpu(name: str, request: pytest.FixtureRequest, tmp_path: Path, gpu: None) -> None:
     """And so is the checkpoint."""
     parts, options = CASES[name]

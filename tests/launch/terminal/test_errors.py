@@ -109,7 +109,15 @@ def error_of(*arguments: str) -> str:
     return result.stderr.strip().splitlines()[-1]
 
 
-@pytest.mark.parametrize("case", CASES.strip().splitlines(), ids=lambda case: case.partition(" | ")[0])
+ASKED_IN_TRAINERS = ("train PARTS --mode cuda", "train PARTS --feature-cache 1GB")
+"""A trainer refuses these, after it has started, as it does --locality."""
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=[pytest.mark.full] * case.startswith(ASKED_IN_TRAINERS)) for case in CASES.strip().splitlines()],
+    ids=lambda case: case.partition(" | ")[0],
+)
 def test_errors_are_in_words_of_the_command_line(case: str, parts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(parts.parent)
     command, _, said = case.partition(" | ")
