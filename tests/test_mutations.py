@@ -26,8 +26,8 @@ class Mutation:
 MUTATIONS = {
     "draw: by place in the request instead of by node": Mutation(
         module="ops/cpu_sample.py",
-        line="        block_streams[filled] = _stream(key, raw[i])\n",
-        instead="        block_streams[filled] = _stream(key, i)\n",
+        line="        block_streams[filled] = _stream_of(key, raw[i])\n",
+        instead="        block_streams[filled] = _stream_of(key, i)\n",
         found_by=("ops/test_sample.py",),
     ),
     "routing: answers go to the wrong questions": Mutation(

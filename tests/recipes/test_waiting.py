@@ -11,8 +11,8 @@ from rich.console import Console
 
 import halohop
 from halohop.launch.terminal.progress import TrainingDisplay
-from halohop.recipes import node_task
 from halohop.recipes.config import TrainConfig
+from halohop.recipes.node_task import NodeTask
 from halohop.recipes.train import train
 from halohop.recipes.waiting import Reason, Watch, worst
 from halohop.testing.worlds import TOKEN
@@ -29,14 +29,14 @@ def slowed(batch: Any) -> Any:
 
 
 def test_a_slow_transform_is_told_in_the_log(tiny_parts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    share_of = node_task.share_of
+    made = NodeTask.loader
 
-    def slow_share(*arguments: Any, **options: Any) -> halohop.NeighborLoader:
-        loader = share_of(*arguments, **options)
-        loader.transform = slowed if options.get("shuffle") else None
+    def slow_loader(task: NodeTask, split: str) -> halohop.NeighborLoader:
+        loader = made(task, split)
+        loader.transform = slowed if split == "train" else None
         return loader
 
-    monkeypatch.setattr(node_task, "share_of", slow_share)
+    monkeypatch.setattr(NodeTask, "loader", slow_loader)
     events: list[dict[str, Any]] = []
     config = TrainConfig(parts=tiny_parts, out=str(tmp_path), fanout=(3, 3), epochs=2, batch_size=300, workers=1, device="cpu")
     train(config, world=World(), on_event=events.append)

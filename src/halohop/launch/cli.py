@@ -21,8 +21,8 @@ from halohop.launch.commands import serve as serve_command
 from halohop.launch.commands import sum_weights as sum_weights_command
 from halohop.launch.commands import tools
 from halohop.launch.commands import upload as upload_command
-from halohop.launch.options import choices, dgl, parsing, shared
 from halohop.launch.options import device as device_options
+from halohop.launch.options import dgl, parsing, shared
 from halohop.launch.options import memory as memory_options
 from halohop.launch.options import stage as stage_options
 from halohop.launch.options import vectors as vector_options
@@ -87,8 +87,8 @@ for command in _OF_DATA:
 def train(
     context: typer.Context,
     parts: shared.PartsOrSource,
-    task: shared.TaskKind = choices.TaskName.node,
-    model: shared.ModelName = choices.Model.auto,
+    task: shared.TaskKind = _TRAIN["task"],
+    model: shared.ModelName = _TRAIN["model"],
     target: shared.Target = _TRAIN["target"],
     fanout: shared.Fanout = _TRAIN["fanout"],
     hidden: shared.Hidden = _TRAIN["hidden"],
@@ -97,20 +97,20 @@ def train(
     bases: shared.Bases = _TRAIN["bases"],
     dropout: shared.Dropout = _TRAIN["dropout"],
     relation: shared.RelationName = None,
-    decoder: shared.DecoderName = choices.Decoder.dot,
+    decoder: shared.DecoderName = _TRAIN["decoder"],
     negatives: shared.NegativesPerEdge = _TRAIN["negatives"],
     eval_negatives: shared.EvalNegatives = _TRAIN["eval_negatives"],
     strict_negatives: shared.StrictNegatives = _TRAIN["strict_negatives"],
     exclude_seed_edges: shared.ExcludeSeedEdges = _TRAIN["exclude_seed_edges"],
     time_attr: shared.TimeAttr = _TRAIN["time_attr"],
-    temporal_strategy: shared.TemporalStrategy = choices.Strategy.last,
+    temporal_strategy: shared.TemporalStrategy = _TRAIN["temporal_strategy"],
     epochs: shared.Epochs = _TRAIN["epochs"],
     batch_size: shared.BatchSize = _TRAIN["batch_size"],
     lr: shared.LearningRate = _TRAIN["lr"],
     weight_decay: shared.WeightDecay = _TRAIN["weight_decay"],
-    embed_optimizer: vector_options.Optimizer = choices.EmbedOptimizer.adam,
+    embed_optimizer: vector_options.Optimizer = _TRAIN["embed_optimizer"],
     embed_lr: vector_options.LearningRate = _TRAIN["embed_lr"],
-    locality: shared.LocalityOfSeeds = choices.Locality.none,
+    locality: shared.LocalityOfSeeds = _TRAIN["locality"],
     seed: shared.Seed = _TRAIN["seed"],
     eval_every: shared.EvalEvery = _TRAIN["eval_every"],
     eval_fanout: shared.EvalFanout = _TRAIN["eval_fanout"],
@@ -129,7 +129,7 @@ def train(
     amp: device_options.Amp = False,
     compile: device_options.Compile = False,
     deadline: shared.Deadline = _TRAIN["deadline_s"],
-    sampling: shared.SamplingPlace = choices.Sampling.servers,
+    sampling: shared.SamplingPlace = _TRAIN["sampling"],
     token_file: shared.TokenFile = None,
     encrypt: shared.Encrypt = False,
     stage: stage_options.Folder = None,
@@ -140,7 +140,7 @@ def train(
     out: shared.RunFolder = None,
     overwrite: shared.OverwriteRun = _TRAIN["overwrite"],
     verify: shared.Verify = False,
-    method: shared.PartitionMethod = choices.Method.auto,
+    method: shared.PartitionMethod = "auto",
     undirected: shared.Undirected = False,
     normalize: shared.Normalize = False,
     as_json: shared.Json = False,
@@ -178,7 +178,7 @@ def train(
     from halohop.world import World
 
     folder = resume or out or f"runs/{datetime.now():%Y%m%d-%H%M%S}"
-    source = SourceOptions(num_parts=nodes, method=method.value, undirected=undirected, normalize=normalize)
+    source = SourceOptions(num_parts=nodes, method=method, undirected=undirected, normalize=normalize)
     place, world = Stage.of(stage, stage_bytes), World.detect()
     with (
         fork_server(alone=is_alone(context)) as start,
@@ -209,7 +209,7 @@ def infer(
     checkpoint: shared.Checkpoint,
     out: shared.ResultFolder = "predictions",
     overwrite: shared.OverwriteResults = _INFER["overwrite"],
-    form: shared.ResultForm = choices.Form.npy,
+    form: shared.ResultForm = _INFER["form"],
     split: shared.Split = _INFER["split"],
     target: shared.EmbeddedType = _INFER["target"],
     embeddings: shared.Embeddings = _INFER["embeddings"],
@@ -222,7 +222,7 @@ def infer(
     workers: shared.Workers = _INFER["workers"],
     device: shared.Device = _INFER["device"],
     deadline: shared.Deadline = _INFER["deadline_s"],
-    sampling: shared.SamplingPlace = choices.Sampling.servers,
+    sampling: shared.SamplingPlace = _INFER["sampling"],
     token_file: shared.TokenFile = None,
     encrypt: shared.Encrypt = False,
     stage: stage_options.Folder = None,

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from socketserver import ThreadingMixIn
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 from urllib.error import URLError
 from urllib.request import urlopen
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
@@ -18,6 +17,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 from halohop.errors import InputError, TransportError
 from halohop.telemetry import Gauge
 from halohop.transport.addresses import joined, parsed
+from halohop.transport.base import Closing
 from halohop.transport.lookup import place_of
 
 _LOG = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class Counted:
     peers: Mapping[str, Mapping[str, float]]
 
 
-class Metrics:
+class Metrics(Closing):
     """An endpoint that Prometheus can scrape, until it is closed; made by `metrics`.
 
     Attributes:
@@ -76,12 +76,6 @@ class Metrics:
             self._server.shutdown()
             self._thread.join()
             self._server.server_close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
 
 def _with_health(metrics: WSGIApplication, source: Source) -> WSGIApplication:

@@ -117,8 +117,13 @@ def connect(
         cache_devices=cache_devices,
     )
     graph.opened_by = GraphReference(opens=opens)
+    return with_device(graph, on_device)
+
+
+def with_device(graph: Graph, options: DeviceOptions | None) -> Graph:
+    """The graph, which makes batches on the device that options name; closed if that cannot be."""
     try:
-        graph.use_device(on_device)
+        graph.use_device(options)
     except BaseException:
         graph.shut(wait=False)
         raise

@@ -7,8 +7,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from halohop.errors import InputError, TransportError
 from halohop.leased import Leased
@@ -20,6 +19,7 @@ from halohop.net.periodic import PeriodicThread
 from halohop.net.servers import Servers
 from halohop.transport import Channel, Identity
 from halohop.transport.addresses import parsed, plain
+from halohop.transport.base import Closing
 
 _TICKS = 5
 """In the time that an attempt takes."""
@@ -32,7 +32,7 @@ _AT_ONCE = 4
 _LOG = logging.getLogger(__name__)
 
 
-class PeerDirectory:
+class PeerDirectory(Closing):
     """Servers of one data set: those that a finder names, and those of which these have heard.
 
     A server says where it is to all that it knows, again and again, and they repeat it to all who ask. So one that was started
@@ -106,12 +106,6 @@ class PeerDirectory:
         """Ends all channels. Safe to call twice."""
         self.withdraw()
         self._channels.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
     # ---- channels
 

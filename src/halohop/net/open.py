@@ -14,7 +14,7 @@ from halohop.errors import InputError
 from halohop.files.urls import is_url
 from halohop.flags import checks_flags
 from halohop.net.board import join_board, master_host, master_of
-from halohop.net.connect import connected
+from halohop.net.connect import connected, with_device
 from halohop.net.finders import finder_of
 from halohop.net.interfaces import is_loopback, own_address
 from halohop.net.joining import Meeting, joined
@@ -183,13 +183,7 @@ def open_graph(
 
 def _ready(graph: Graph, found: Staged | None, on_device: DeviceOptions | None) -> Graph:
     """The graph, with its device, and with what was fetched for it kept as long as it is open."""
-    graph = graph if found is None else found.kept_for(graph)
-    try:
-        graph.use_device(on_device)
-    except BaseException:
-        graph.shut(wait=False)
-        raise
-    return graph
+    return with_device(graph if found is None else found.kept_for(graph), on_device)
 
 
 def rejoin(

@@ -3,14 +3,14 @@
 import logging
 import threading
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
+
+from halohop.transport.base import Closing
 
 _JOIN_SECONDS = 5.0  # a thread that is still inside torch when the interpreter ends aborts the process (SIGABRT)
 _LOG = logging.getLogger(__name__)
 
 
-class PeriodicThread:
+class PeriodicThread(Closing):
     """Calls an action at intervals, on a thread of its own, until it is closed. What an action raises is logged.
 
     Args:
@@ -30,12 +30,6 @@ class PeriodicThread:
         """Waits some seconds for a call that is under way; then it is left behind. Safe to call twice."""
         self._closed.set()
         self._thread.join(_JOIN_SECONDS)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
     def _run(self) -> None:
         while not self._closed.wait(self._seconds):

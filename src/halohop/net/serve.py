@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from halohop import ops
 from halohop.cluster.graph import Graph
@@ -32,13 +30,14 @@ from halohop.store.given import Given
 from halohop.telemetry import Counters
 from halohop.transport import Limits, Token, load_token, tcp
 from halohop.transport.addresses import parsed_peer, spelled
+from halohop.transport.base import Closing
 from halohop.world import World
 
 _SWEEPS_PER_LEASE = 10
 _MEETING_SECONDS = 60.0
 
 
-class Server:
+class Server(Closing):
     """Serves partitions until it is closed. Clients come and go; what is kept for one goes a lease after it, at the latest.
 
     Args:
@@ -158,12 +157,6 @@ class Server:
         """Stops answering. Safe to call twice; a process that was forked from the server's ends nothing."""
         if os.getpid() == self._process:
             self._undo.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
 
 @checks_flags

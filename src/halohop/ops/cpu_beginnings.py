@@ -12,39 +12,22 @@ from numpy.typing import NDArray
 
 from halohop.ops.cpu_jit import kernel
 from halohop.ops.cpu_numbers import logarithm
+from halohop.ops.cpu_random import _fraction, _stream_of, _word_of
 
 u64, i64, f64 = np.uint64, np.int64, np.float64
 
-_GOLDEN = u64(0x9E3779B97F4A7C15)
-_RAW_STEP = u64(0xD1342543DE82EF95)
-_MIX_1, _MIX_2 = u64(0xBF58476D1CE4E5B9), u64(0x94D049BB133111EB)
-_S30, _S27, _S31, _S11 = u64(30), u64(27), u64(31), u64(11)
 _ZERO, _ONE, _TWO = u64(0), u64(1), u64(2)
-_UNIT = 2.0**-53
 
 _PI = math.pi
-
-
-@kernel
-def _mix(x: Any) -> Any:
-    x = (x ^ (x >> _S30)) * _MIX_1
-    x = (x ^ (x >> _S27)) * _MIX_2
-    return x ^ (x >> _S31)
-
-
-@kernel
-def _fraction(word: Any) -> Any:
-    """Between 0 and 1, never 0 or 1."""
-    return f64(i64((word >> _S11) | _ONE)) * _UNIT
 
 
 @kernel
 def uniform(key: Any, raw: NDArray[Any], width: Any, low: Any, span: Any, out: NDArray[Any]) -> None:
     """Entry c of the row of each id: low + span * the fraction that word c is."""
     for i in range(u64(raw.size)):
-        stream, begin = _mix(key + _RAW_STEP * u64(raw[i])), i * width
+        stream, begin = _stream_of(key, raw[i]), i * width
         for c in range(width):
-            out[begin + c] = out.dtype.type(low + span * _fraction(_mix(stream + _GOLDEN * (c + _ONE))))
+            out[begin + c] = out.dtype.type(low + span * _fraction(_word_of(stream, c)))
 
 
 @kernel
@@ -80,8 +63,8 @@ def _half_turn(t: Any) -> Any:
 def _pair(stream: Any, c: Any) -> Any:
     """Two independent numbers of the normal distribution, from words c and c + 1 (Box and Muller): a random angle, of which the
     first bit of the second word chooses the half, and the radius that goes with it."""
-    angle = _mix(stream + _GOLDEN * (c + _TWO))
-    radius = math.sqrt(-2.0 * logarithm(_fraction(_mix(stream + _GOLDEN * (c + _ONE)))))
+    angle = _word_of(stream, c + _ONE)
+    radius = math.sqrt(-2.0 * logarithm(_fraction(_word_of(stream, c))))
     sign = 1.0 - 2.0 * f64(i64(angle & _ONE))
     cosine, sine = _half_turn(_fraction(angle) - 0.5)
     return sign * radius * cosine, radius * sine
@@ -92,7 +75,7 @@ def normal(key: Any, raw: NDArray[Any], width: Any, mean: Any, deviation: Any, o
     """Entries c and c + 1 of the row of each id, c even: mean + deviation * the pair that words c and c + 1 give."""
     even = width - width % _TWO
     for i in range(u64(raw.size)):
-        stream, begin = _mix(key + _RAW_STEP * u64(raw[i])), i * width
+        stream, begin = _stream_of(key, raw[i]), i * width
         for c in range(_ZERO, even, _TWO):
             first, second = _pair(stream, c)
             out[begin + c] = out.dtype.type(mean + deviation * first)

@@ -8,23 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from halohop.ops.cpu_jit import kernel, prefetch
+from halohop.ops.cpu_jit import kernel
+from halohop.ops.cpu_segments import _ahead, _ask
 
 u64 = np.uint64
 
-_ZERO, _ONE = u64(0), u64(1)
-_LINE = u64(64)
-
-
-@kernel
-def _ask(x: NDArray[Any], begin: Any, row: Any) -> None:
-    for c in range(_ZERO, row, _LINE // u64(x.itemsize)):
-        prefetch(x, begin + c)
-
-
-@kernel
-def _ahead(x: NDArray[Any], row: Any) -> Any:
-    return max(u64(32) * _LINE // (row * u64(x.itemsize) + _LINE), u64(2))
+_ONE = u64(1)
 
 
 @kernel

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from halohop.ops.cpu_index import list_segments, repeat_positions
 from halohop.ops.cpu_jit import copy_words, kernel, pointer, prefetch
+from halohop.ops.cpu_random import GOLDEN, _mix
 from halohop.ops.cpu_relabel import dense_add
 from halohop.ops.cpu_sample import FEW, draw_few
 
@@ -29,7 +30,6 @@ Array = NDArray[Any]
 _ZERO, _ONE = u64(0), u64(1)
 _AHEAD = u64(64)  # steps between asking for a word and reading it
 _DEGREE_LIMIT = u64(2**32)
-_GOLDEN = u64(0x9E3779B97F4A7C15)
 
 INDPTR, NUM_LISTS, INDICES, EDGE_IDS, NUM_EDGES, RAW = u64(0), u64(1), u64(2), u64(4), u64(6), u64(7)
 """Columns of the relations' table: arrays and their lengths. After neighbours, the user's ids of edges and raw ids come the bytes
@@ -143,16 +143,6 @@ def _find_hop(relations: Array, limits: Array, types: Array, expand_all: Any, ba
 
 
 @kernel
-def _mix(x: Any) -> Any:
-    """The finalizer of SplitMix64, as `halohop.ops.random.mix`."""
-    x ^= x >> u64(30)
-    x *= u64(0xBF58476D1CE4E5B9)
-    x ^= x >> u64(27)
-    x *= u64(0x94D049BB133111EB)
-    return x ^ (x >> u64(31))
-
-
-@kernel
 def _read_ids(one: Array, gids: Array, bids: Array, ids: Array) -> Any:
     """Reads the neighbours of edges, and the user's ids of these, if there is room for them."""
     if not _gather(one[INDICES], one[INDICES + _ONE], one[NUM_EDGES], gids, bids):
@@ -207,7 +197,7 @@ def _draw_hop(
                 if not _gather(one[RAW], one[RAW + _ONE], one[NUM_LISTS], rows, raw):
                     return False
                 rows = raw
-            draw_few(starts, degrees, rows, _mix((key ^ one[RELATION]) + _GOLDEN), limit, gids)
+            draw_few(starts, degrees, rows, _mix((key ^ one[RELATION]) + GOLDEN), limit, gids)
         repeat_positions(counts, i64(begin), _int64s(places[0], count))
         ids = _int64s(places[3], count if one[EDGE_IDS] != _ZERO else _ZERO)
         if not (_read_ids(one, gids, bids, ids) and _number(one, types, batch, hop, bids)):
@@ -308,7 +298,7 @@ def go_hops(
             if is_last:
                 return hop, _ZERO
             batch[hop + _ONE, place] = i64(end)
-        lists, out, hop_key = base + _WORD * at, base + _WORD * edges, _mix((key ^ hop) + _GOLDEN)
+        lists, out, hop_key = base + _WORD * at, base + _WORD * edges, _mix((key ^ hop) + GOLDEN)
         if not _draw_hop(relations, limits, types, expand_all, hop_key, batch, hop, lists, out, results):
             return num_hops, _ONE
         if is_last:

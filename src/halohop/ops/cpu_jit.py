@@ -42,7 +42,8 @@ def kernel(function: Function) -> Function:
     safety needs it; Numba's own bounds checks are off. Integers inside a kernel are all unsigned or all signed: Numba turns a
     mixture of int64 and uint64 into float64.
 
-    A kernel whose name begins with an underscore is called by kernels only: it is compiled without what Python needs to call it.
+    A kernel whose name begins with an underscore is called by kernels only, of any module: it is compiled without what Python
+    needs to call it.
 
     A change of a kernel's source file is noticed, of this one, and of those whose kernels its module imports by name.
     """

@@ -11,24 +11,12 @@ from numpy.typing import NDArray
 
 from halohop.ops.cpu_jit import kernel
 from halohop.ops.cpu_numbers import logarithm
+from halohop.ops.cpu_random import _fraction, _stream_of, _word_of
 
 u32, u64, i64 = np.uint32, np.uint64, np.int64
 
 _ZERO, _ONE, _HALF = u64(0), u64(1), u64(32)
 _LOW = u64(0xFFFFFFFF)
-_GOLDEN = u64(0x9E3779B97F4A7C15)
-_RAW_STEP = u64(0xD1342543DE82EF95)
-_UNIT = 2.0**-53
-
-
-@kernel
-def _mix(x: Any) -> Any:
-    """The finalizer of SplitMix64, as `halohop.ops.random.mix`."""
-    x ^= x >> u64(30)
-    x *= u64(0xBF58476D1CE4E5B9)
-    x ^= x >> u64(27)
-    x *= u64(0x94D049BB133111EB)
-    return x ^ (x >> u64(31))
 
 
 @kernel
@@ -119,9 +107,9 @@ def race_by_source(
                     greatest = max(greatest, keys[j])
             mask, above = _mask_for(length), _ZERO
             for j in range(at, end):
-                stream = _mix(key + _RAW_STEP * (u64(sources[j]) + u64(shifts[i])))
+                stream = _stream_of(key, u64(sources[j]) + u64(shifts[i]))
                 number = _copies_before(stream, i + _ONE, mask, streams, marks)
-                u = np.float64((_mix(stream + _GOLDEN * (number + _ONE)) >> u64(11)) | _ONE) * _UNIT
+                u = _fraction(_word_of(stream, number))
                 keys[j] = logarithm(u) * (greatest / keys[j]) if by_weight else u
                 above += u64(u >= enough)
             if above > fanout and not by_weight:  # with as many as the fanout, they would stay in any order

@@ -4,8 +4,7 @@ The gradient of row lid[i] begins at places[i] of `grads`. All arrays are flat, 
 touched rows once, and asks for the cache lines of a row and its state a few rows ahead. Row numbers have been checked before: a
 change that could stop half-way would be no change.
 
-Arithmetic is that of the gradients' dtype, and so is the state. Rows of two bytes come as their bits: uint16 for bfloat16, int16
-for float16.
+Arithmetic is that of the gradients' dtype, and so is the state. Rows of two bytes are as in `halohop.ops.cpu_halves`.
 """
 
 import math
@@ -14,117 +13,21 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from halohop.ops.cpu_halves import _read, _write
+from halohop.ops.cpu_index import _prefetch_words
 from halohop.ops.cpu_jit import kernel, prefetch
 
-u32, u64, i64 = np.uint32, np.uint64, np.int64
-f32, f64 = np.float32, np.float64
+u64, i64, f64 = np.uint64, np.int64, np.float64
 
 _LINE = u64(64)  # bytes of a cache line
 _LINES_AHEAD = u64(64)
 _ZERO, _ONE, _THREE = u64(0), u64(1), u64(3)
 
 
-# --- numbers of two bytes ------------------------------------------------------------
-
-_SIXTEEN, _THIRTEEN = u32(16), u32(13)
-_UNSIGNED, _SIGN = u32(0x7FFFFFFF), u32(0x8000)
-_ROUND_BFLOAT, _ROUND_HALF = u32(0x7FFF), u32(0xFFF)
-_INFINITE, _HALF_INFINITE = u32(0x7F800000), u32(0x7C00)
-_HALF_LIMIT, _HALF_NORMAL = u32((127 + 16) << 23), u32(113 << 23)  # the first too great for float16; the least that is normal
-_REBIAS = u32((127 - 15) << 23)
-_GREAT = f32(2.0**112)  # between the exponents of both
-_MAGIC = f32(0.5)  # adding it leaves the bits of a subnormal float16 at the end of the sum's
-
-
-@kernel
-def _from_bfloat(bits: Any) -> Any:
-    return u32(u32(bits) << _SIXTEEN).view(f32)
-
-
-@kernel
-def _to_bfloat(value: Any) -> Any:
-    bits = f32(value).view(u32)
-    if value != value:
-        return np.uint16(u32(bits >> _SIXTEEN) | u32(0x40))
-    return np.uint16(u32(bits + _ROUND_BFLOAT + u32(u32(bits >> _SIXTEEN) & u32(1))) >> _SIXTEEN)
-
-
-@kernel
-def _from_half(bits: Any) -> Any:
-    word = u32(np.uint16(bits))
-    size = u32(u32(word & u32(0x7FFF)) << _THIRTEEN)
-    sign = u32(u32(word & _SIGN) << _SIXTEEN)
-    scaled = f32(size.view(f32) * _GREAT).view(u32)
-    if size >= u32(_HALF_INFINITE << _THIRTEEN):
-        scaled = u32(scaled | _INFINITE)
-    return u32(scaled | sign).view(f32)
-
-
-@kernel
-def _to_half(value: Any) -> Any:
-    bits = f32(value).view(u32)
-    size = u32(bits & _UNSIGNED)
-    sign = u32(u32(bits >> _SIXTEEN) & _SIGN)
-    if size >= _HALF_LIMIT:
-        half = u32(0x7E00) if size > _INFINITE else _HALF_INFINITE
-    elif size < _HALF_NORMAL:
-        half = u32(f32(size.view(f32) + _MAGIC).view(u32) - f32(_MAGIC).view(u32))
-    else:
-        half = u32(u32(size - _REBIAS + _ROUND_HALF + u32(u32(size >> _THIRTEEN) & u32(1))) >> _THIRTEEN)
-    return np.int16(np.uint16(u32(half | sign)))
-
-
-def _read(words: NDArray[Any], at: Any) -> Any:
-    """The number at a place, as float32 where it has two bytes."""
-    raise NotImplementedError("compiled code only")
-
-
-def _write(words: NDArray[Any], at: Any, value: Any) -> None:
-    """Writes a number, rounded to the nearest where it has two bytes."""
-    raise NotImplementedError("compiled code only")
-
-
-@overload(_read)  # type: ignore[untyped-decorator]
-def _read_typed(words: NDArray[Any], at: Any) -> Any:
-    def plain(words: NDArray[Any], at: Any) -> Any:
-        return words[at]
-
-    def bfloat(words: NDArray[Any], at: Any) -> Any:
-        return _from_bfloat(words[at])
-
-    def half(words: NDArray[Any], at: Any) -> Any:
-        return _from_half(words[at])
-
-    known: dict[Any, Any] = {types.uint16: bfloat, types.int16: half}
-    return known.get(words.dtype, plain)
-
-
-@overload(_write)  # type: ignore[untyped-decorator]
-def _write_typed(words: NDArray[Any], at: Any, value: Any) -> Any:
-    def plain(words: NDArray[Any], at: Any, value: Any) -> None:
-        words[at] = value
-
-    def bfloat(words: NDArray[Any], at: Any, value: Any) -> None:
-        words[at] = _to_bfloat(value)
-
-    def half(words: NDArray[Any], at: Any, value: Any) -> None:
-        words[at] = _to_half(value)
-
-    known: dict[Any, Any] = {types.uint16: bfloat, types.int16: half}
-    return known.get(words.dtype, plain)
-
-
 # --- asking ahead ------------------------------------------------------------
-
-
-@kernel
-def _ask(words: NDArray[Any], begin: Any, width: Any) -> None:
-    for c in range(_ZERO, width, _LINE // u64(words.itemsize)):
-        prefetch(words, begin + c)
-    prefetch(words, begin + width - _ONE)
 
 
 @kernel
@@ -142,7 +45,7 @@ def sgd(
 ) -> None:
     n, ahead = u64(lid.size), _rows_ahead(width, rows.itemsize, _ONE)
     for i in range(n):
-        _ask(rows, u64(lid[min(i + ahead, n - _ONE)]) * width, width)
+        _prefetch_words(rows, u64(lid[min(i + ahead, n - _ONE)]) * width, width)
         row, own = u64(lid[i]) * width, places[i]
         for c in range(width):
             _write(rows, row + c, _read(rows, row + c) - lr * (grads[own + c] * scale))
@@ -163,8 +66,8 @@ def adagrad(
     n, ahead = u64(lid.size), _rows_ahead(width, sums.itemsize, u64(2))
     for i in range(n):
         later = u64(lid[min(i + ahead, n - _ONE)]) * width
-        _ask(rows, later, width)
-        _ask(sums, later, width)
+        _prefetch_words(rows, later, width)
+        _prefetch_words(sums, later, width)
         row, own = u64(lid[i]) * width, places[i]
         for c in range(width):
             grad = grads[own + c] * scale
@@ -245,7 +148,7 @@ def rowwise_adagrad(
     n, ahead = u64(lid.size), _rows_ahead(width, rows.itemsize, _ONE)
     for i in range(n):
         later = u64(lid[min(i + ahead, n - _ONE)])
-        _ask(rows, later * width, width)
+        _prefetch_words(rows, later * width, width)
         prefetch(sums, later)
         at, own = u64(lid[i]), places[i]
         row = at * width
@@ -290,9 +193,9 @@ def adam(
     size = real(lr * math.sqrt(f64(1) - _power(beta2, step)) / (f64(1) - _power(beta1, step)))
     for i in range(n):
         later = u64(lid[min(i + ahead, n - _ONE)])
-        _ask(rows, later * width, width)
-        _ask(mean, later * width, width)
-        _ask(square, later * width, width)
+        _prefetch_words(rows, later * width, width)
+        _prefetch_words(mean, later * width, width)
+        _prefetch_words(square, later * width, width)
         at, own = u64(lid[i]), places[i]
         row = at * width
         if steps.size:

@@ -1,7 +1,8 @@
 """CPU kernels that draw neighbours. `halohop.ops.reference.sample_neighbors` says in plain Python what they compute.
 
 A hop is two passes over its rows. `cpu_index.find_spans` does all random memory access: it looks up the lists of neighbours.
-The draw kernels here only calculate. They differ in how they notice that a neighbour was drawn before, and agree in every number:
+The draw kernels here only calculate: a word of a stream makes two draws, low half first. They differ in how they notice that a
+neighbour was drawn before, and agree in every number:
 
     draw_few         fanout up to FEW: Floyd's algorithm on 64 rows at once, comparing every pair of picks
     draw_many        any fanout: Floyd's algorithm row by row, with a hash set
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from halohop.ops.cpu_jit import kernel
+from halohop.ops.cpu_random import _add_pick, _stream_of, _word_of
 
 u32, u64, i64 = np.uint32, np.uint64, np.int64
 
@@ -25,24 +27,6 @@ _BLOCK = 64  # rows that draw_few works on at once: picks of a block stay in the
 _ZERO, _ONE, _HALF = u64(0), u64(1), u64(32)
 _FAR = u32(0xFFFFFFFF)  # of a pick that is not compared yet
 _LOW = u64(0xFFFFFFFF)
-_GOLDEN = u64(0x9E3779B97F4A7C15)
-_RAW_STEP = u64(0xD1342543DE82EF95)
-
-
-@kernel
-def _mix(x: Any) -> Any:
-    """The finalizer of SplitMix64, as `halohop.ops.random.mix`."""
-    x ^= x >> u64(30)
-    x *= u64(0xBF58476D1CE4E5B9)
-    x ^= x >> u64(27)
-    x *= u64(0x94D049BB133111EB)
-    return x ^ (x >> u64(31))
-
-
-@kernel
-def _stream(key: Any, raw: Any) -> Any:
-    """The stream of a node: words mix(stream + GOLDEN), mix(stream + 2 GOLDEN), ...; each makes two draws, low half first."""
-    return _mix(key + _RAW_STEP * u64(raw))
 
 
 @kernel
@@ -51,7 +35,7 @@ def _draw_pair(
 ) -> None:
     """Draws number `first` and `first` + 1 of every row of a block, from 0..degree-fanout+first and one more."""
     for i in range(u64(_BLOCK)):
-        word = _mix(streams[i] + _GOLDEN * ((first >> _ONE) + _ONE))
+        word = _word_of(streams[i], first >> _ONE)
         choices = u64(degrees[i]) - fanout + first + _ONE
         even[i] = u32(((word & _LOW) * choices) >> _HALF)
         odd[i] = u32(((word >> _HALF) * (choices + _ONE)) >> _HALF)
@@ -117,7 +101,7 @@ def draw_few(
             out += degree
             continue
         block_starts[filled], block_degrees[filled], block_outs[filled] = start, u32(degree), out
-        block_streams[filled] = _stream(key, raw[i])
+        block_streams[filled] = _stream_of(key, raw[i])
         out += fanout
         filled += _ONE
         if filled == u64(_BLOCK):
@@ -127,20 +111,6 @@ def draw_few(
     if filled > _ZERO:
         _floyd_block(picks, nearest, block_streams, block_degrees, fanout)
         _write_block(positions, block_outs, block_starts, picks, filled, fanout)
-
-
-@kernel
-def _insert(slots: NDArray[Any], owner: Any, pick: Any) -> Any:
-    """Adds a pick to the set of one row; False if it was in. A slot holds (row + 1, pick): other rows' slots count as empty."""
-    mask = u64(slots.size - 1)
-    entry = (owner << _HALF) | pick
-    slot = (pick * _GOLDEN >> _HALF) & mask
-    while slots[slot] >> _HALF == owner:
-        if slots[slot] == entry:
-            return False
-        slot = (slot + _ONE) & mask
-    slots[slot] = entry
-    return True
 
 
 @kernel
@@ -162,17 +132,17 @@ def draw_many(
                 positions[out + j] = i64(start + j)
             out += degree
             continue
-        stream = _stream(key, raw[i])
+        stream = _stream_of(key, raw[i])
         word = _ZERO
         for j in range(fanout):
             if j & _ONE == _ZERO:
-                word = _mix(stream + _GOLDEN * ((j >> _ONE) + _ONE))
+                word = _word_of(stream, j >> _ONE)
             last = degree - fanout + j
             pick = ((word & _LOW) * (last + _ONE)) >> _HALF
             word >>= _HALF
-            if not _insert(slots, i + _ONE, pick):
+            if not _add_pick(slots, i + _ONE, pick):
                 pick = last
-                _insert(slots, i + _ONE, pick)
+                _add_pick(slots, i + _ONE, pick)
             positions[out + j] = i64(start + pick)
         out += fanout
 
@@ -187,8 +157,8 @@ def draw_replacing(
         start, degree = u64(starts[i]), u64(degrees[i])
         if degree == _ZERO:
             continue
-        stream = _stream(key, raw[i])
+        stream = _stream_of(key, raw[i])
         for j in range(fanout):
-            word = _mix(stream + _GOLDEN * ((j >> _ONE) + _ONE)) >> (_HALF * (j & _ONE))
+            word = _word_of(stream, j >> _ONE) >> (_HALF * (j & _ONE))
             positions[out + j] = i64(start + (((word & _LOW) * degree) >> _HALF))
         out += fanout

@@ -5,19 +5,18 @@ several threads can share the work; one thread adds up a list, in its order, so 
 kernel returns the number of edges, E; or the place of an edge whose source is out of range; or E + 1 + i where list i does not
 begin and end within the edges.
 
-Rows of two bytes come as their bits, uint16 for bfloat16 and int16 for float16; what is made of them is float32.
+Rows of two bytes are as in `halohop.ops.cpu_halves`; what is made of them is float32.
 """
 
 from typing import Any
 
 import numpy as np
-from numba.core import types
-from numba.extending import overload
 from numpy.typing import NDArray
 
+from halohop.ops.cpu_halves import _read
 from halohop.ops.cpu_jit import kernel, prefetch
 
-u32, u64, i64, f32 = np.uint32, np.uint64, np.int64, np.float32
+u64, i64 = np.uint64, np.int64
 
 _ZERO, _ONE = u64(0), u64(1)
 _EIGHT = u64(8)
@@ -29,42 +28,8 @@ BLOCK: Any = u64(64)  # lists whose share of a sum over all lists is added up by
 
 
 @kernel
-def _from_bfloat(bits: Any) -> Any:
-    return u32(u32(bits) << u32(16)).view(f32)
-
-
-@kernel
-def _from_half(bits: Any) -> Any:
-    word = u32(np.uint16(bits))
-    size = u32(u32(word & u32(0x7FFF)) << u32(13))
-    scaled = f32(size.view(f32) * f32(2.0**112)).view(u32)  # between the exponents of both
-    if size >= u32(0x7C00 << 13):  # infinite, or no number
-        scaled = u32(scaled | u32(0x7F800000))
-    return u32(scaled | u32(u32(word & u32(0x8000)) << u32(16))).view(f32)
-
-
-def _read(x: NDArray[Any], at: Any) -> Any:
-    """The number at a place, as float32 where it has two bytes."""
-    raise NotImplementedError("compiled code only")
-
-
-@overload(_read)  # type: ignore[untyped-decorator]
-def _read_typed(x: NDArray[Any], at: Any) -> Any:
-    def plain(x: NDArray[Any], at: Any) -> Any:
-        return x[at]
-
-    def bfloat(x: NDArray[Any], at: Any) -> Any:
-        return _from_bfloat(x[at])
-
-    def half(x: NDArray[Any], at: Any) -> Any:
-        return _from_half(x[at])
-
-    known: dict[Any, Any] = {types.uint16: bfloat, types.int16: half}
-    return known.get(x.dtype, plain)
-
-
-@kernel
 def _ask(x: NDArray[Any], begin: Any, row: Any) -> None:
+    """Asks for the cache lines of a row, but for the last one where the row begins within a line."""
     for c in range(_ZERO, row, _LINE // u64(x.itemsize)):
         prefetch(x, begin + c)
 

@@ -11,14 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from halohop.ops.cpu_jit import kernel, prefetch
+from halohop.ops.cpu_random import _add_pick, _fraction, _stream_of, _word_of
 
 u64, i64, f64 = np.uint64, np.int64, np.float64
 
 _ZERO, _ONE, _HALF = u64(0), u64(1), u64(32)
 _SHIFT, _BLOCK = u64(3), u64(8)  # weights of a block
-_GOLDEN = u64(0x9E3779B97F4A7C15)
-_RAW_STEP = u64(0xD1342543DE82EF95)
-_UNIT = 2.0**-53
 _LEAST = 2.0**-900  # of a total: below it the sums of a list may have lost digits
 
 _TRIES = u64(4)  # in vain: so many as a sixteenth of the list cost about as much as to sum it anew
@@ -26,22 +24,6 @@ _TRIES = u64(4)  # in vain: so many as a sixteenth of the list cost about as muc
 _ROWS, _AHEAD = u64(8), u64(16)  # lists whose first draws are prepared together, and draws of each: memory answers meanwhile
 _NEAR = u64(16)  # so many lists before one is read, its memory is asked for
 _FEW = u64(64)  # blocks whose sums are asked for ahead, and entries of a list
-
-
-@kernel
-def _mix(x: Any) -> Any:
-    """The finalizer of SplitMix64, as `halohop.ops.random.mix`."""
-    x ^= x >> u64(30)
-    x *= u64(0xBF58476D1CE4E5B9)
-    x ^= x >> u64(27)
-    x *= u64(0x94D049BB133111EB)
-    return x ^ (x >> u64(31))
-
-
-@kernel
-def _uniform(stream: Any, number: Any) -> Any:
-    """A number between 0 and 1, never 0 or 1: the top 53 bits of word `number` of a stream, the last of them set."""
-    return f64(i64((_mix(stream + _GOLDEN * (number + _ONE)) >> u64(11)) | _ONE)) * _UNIT
 
 
 @kernel
@@ -145,20 +127,6 @@ def _find_entry(weights: NDArray[Any], place: Any, length: Any, sums: NDArray[An
 
 
 @kernel
-def _insert(slots: NDArray[Any], owner: Any, pick: Any) -> Any:
-    """Adds a pick to the set of one row; False if it was in. A slot holds (row + 1, pick): other rows' slots count as empty."""
-    mask = u64(slots.size - 1)
-    entry = (owner << _HALF) | pick
-    slot = (pick * _GOLDEN >> _HALF) & mask
-    while slots[slot] >> _HALF == owner:
-        if slots[slot] == entry:
-            return False
-        slot = (slot + _ONE) & mask
-    slots[slot] = entry
-    return True
-
-
-@kernel
 def _scale(weights: NDArray[Any]) -> None:
     """Multiplies by the power of two that brings the greatest between 1/2 and 1."""
     greatest = 0.0
@@ -201,10 +169,10 @@ def _draw_rest(
             total, _ = _sum_blocks(left, _ZERO, length, sums, _ZERO)
         end = number + tries
         while found < fanout and number < end:
-            target = _uniform(stream, number) * total
+            target = _fraction(_word_of(stream, number)) * total
             number += _ONE
             at = _find_entry(left, _ZERO, length, sums, _ZERO, _find_block(sums, _ZERO, u64(sums.size), target), target)
-            if replace or _insert(slots, owner, at):
+            if replace or _add_pick(slots, owner, at):
                 positions[out + found] = first + i64(at)
                 found += _ONE
     return found
@@ -284,9 +252,9 @@ def draw(
             begin_of[i - low], totals[i - low] = begin, total
             if whole or length == _ZERO:
                 continue
-            stream = _mix(key + _RAW_STEP * u64(raw[i]))
+            stream = _stream_of(key, raw[i])
             for c in range(prepared):
-                targets[i - low, c] = _uniform(stream, c) * total
+                targets[i - low, c] = _fraction(_word_of(stream, c)) * total
             _find_blocks(sums, begin, _num_blocks(length), targets[i - low], blocks[i - low])
             for c in range(prepared):
                 prefetch(weights, place + (blocks[i - low, c] << _SHIFT))
@@ -300,7 +268,7 @@ def draw(
                 counts[i] = i64(found)
                 out += found
                 continue
-            begin, total, stream = begin_of[i - low], totals[i - low], _mix(key + _RAW_STEP * u64(raw[i]))
+            begin, total, stream = begin_of[i - low], totals[i - low], _stream_of(key, raw[i])
             tries = fanout if replace else fanout + fanout + (length >> _TRIES)
             end = tries if length > _ZERO and total >= _LEAST and total < np.inf else _ZERO
             for c in range(min(prepared, end)):
@@ -309,11 +277,11 @@ def draw(
                 if number < prepared:
                     at = entries[number]
                 else:
-                    target = _uniform(stream, number) * total
+                    target = _fraction(_word_of(stream, number)) * total
                     block = _find_block(sums, begin, _num_blocks(length), target)
                     at = _find_entry(weights, place, length, sums, begin, block, target)
                 number += _ONE
-                if replace or _insert(slots, i + _ONE, at):
+                if replace or _add_pick(slots, i + _ONE, at):
                     positions[out + found] = firsts[i] + i64(at)
                     found += _ONE
             if found < fanout and total > 0.0:

@@ -18,11 +18,7 @@ from halohop.ops.variants import Call
 
 _LOG = logging.getLogger(__name__)
 _PROCESSES = 4  # that compile at the same time, at most
-_READY, _NEAR_READY, _TABLES_READY = (
-    threading.Event(),
-    threading.Event(),
-    threading.Event(),
-)  # in this process those kernels are loaded, or compiled
+_READY, _NEAR_READY, _TABLES_READY = (threading.Event() for _ in range(3))  # those kernels are loaded, or compiled
 _ANNOUNCED = threading.Event()  # this process has said that it compiles
 
 
@@ -44,30 +40,18 @@ def warm_up(announce: Callable[[str], None] = _LOG.warning) -> None:
     Example:
         >>> warm_up()
     """
-    if not _READY.is_set():
-        calls = list(variants.common())
-        _compile("", calls, announce)
-        for call in calls:
-            call()
-        _READY.set()
+    _make_ready(_READY, "", variants.common, announce)
 
 
 def warm_up_near(announce: Callable[[str], None] = _LOG.warning) -> None:
     """`warm_up` of the kernels that are enough where the lists of a graph lie in one piece each, so that it is sooner done."""
-    if not _NEAR_READY.is_set():
-        calls = list(variants.near())
-        _compile("-near", calls, announce)
-        for call in calls:
-            call()
-        _NEAR_READY.set()
+    _make_ready(_NEAR_READY, "-near", variants.near, announce)
 
 
 def warm_up_tables(announce: Callable[[str], None] = _LOG.warning) -> None:
     """`warm_up` of the kernels that only tables need, so that others do not wait for them. What is compiled is not loaded yet:
     most tables need few of them, and a kernel is loaded in milliseconds."""
-    if not _TABLES_READY.is_set():
-        _compile("-tables", variants.of_tables(), announce)
-        _TABLES_READY.set()
+    _make_ready(_TABLES_READY, "-tables", variants.of_tables, announce, load=False)
 
 
 def compile_kernels(announce: Callable[[str], None] = _LOG.warning) -> None:
@@ -79,7 +63,8 @@ def compile_kernels(announce: Callable[[str], None] = _LOG.warning) -> None:
     Raises:
         InputError, WriteError: as of `warm_up`; or there is no folder that can be written.
     """
-    if cpu_kept.folders().written is None:
+    folder = cpu_kept.folders().written
+    if folder is None:
         named = numba.config.CACHE_DIR
         raise InputError(
             f"NUMBA_CACHE_DIR={named} cannot be written, so no machine code can be kept; name another folder"
@@ -91,8 +76,24 @@ def compile_kernels(announce: Callable[[str], None] = _LOG.warning) -> None:
     batches = chain(variants.near(), variants.common(), variants.others(), variants.of_layers(), variants.of_tables())
     _compile("-all", chain(batches, of_building()), announce)
     for kind in ("", "-near", "-tables"):
-        if (folder := cpu_kept.folders().written) is not None:
-            _marker(folder, kind).touch()
+        _marker(folder, kind).touch()
+
+
+def _make_ready(
+    ready: threading.Event,
+    kind: str,
+    kernels: Callable[[], Iterable[Call]],
+    announce: Callable[[str], None],
+    *,
+    load: bool = True,
+) -> None:
+    """Compiles the kernels of a kind, and loads them, unless this process has done so before."""
+    if not ready.is_set():
+        calls = list(kernels())
+        _compile(kind, calls, announce)
+        for call in calls if load else ():
+            call()
+        ready.set()
 
 
 def _marker(folder: Path, kind: str) -> Path:

@@ -22,7 +22,7 @@ class SparseSGD(SparseOptimizer):
         super().__init__(embeddings, {"lr": lr}, given)
 
     def _rule(self, group: Mapping[str, Any]) -> RuleSpec:
-        return RuleSpec(kind="sgd", ranks=self._ranks, duplicates=self._duplicates, maximize=group["maximize"])
+        return RuleSpec(kind="sgd")
 
 
 class SparseAdagrad(SparseOptimizer):
@@ -54,9 +54,6 @@ class SparseAdagrad(SparseOptimizer):
             eps=number("eps", group["eps"]),
             lr_decay=number("lr_decay", group["lr_decay"]),
             initial=number("initial_accumulator_value", group["initial_accumulator_value"]),
-            ranks=self._ranks,
-            duplicates=self._duplicates,
-            maximize=group["maximize"],
         )
 
 
@@ -84,9 +81,6 @@ class RowwiseAdagrad(SparseOptimizer):
             kind="rowwise_adagrad",
             eps=number("eps", group["eps"]),
             initial=number("initial_accumulator_value", group["initial_accumulator_value"]),
-            ranks=self._ranks,
-            duplicates=self._duplicates,
-            maximize=group["maximize"],
         )
 
 
@@ -123,7 +117,4 @@ class SparseAdam(SparseOptimizer):
             beta1=beta1,
             beta2=beta2,
             bias=group["bias"],
-            ranks=self._ranks,
-            duplicates=self._duplicates,
-            maximize=group["maximize"],
         )

@@ -3,6 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, TypedDict
 
 import torch
@@ -93,7 +94,7 @@ class SparseOptimizer(Optimizer, Joinable):
 
     @abstractmethod
     def _rule(self, group: Mapping[str, Any]) -> RuleSpec:
-        """What the owners of a group's tables do."""
+        """What the owners of a group's tables do, but for what all rules have: ranks, duplicates, and the direction."""
 
     @property
     def _embeddings(self) -> list[DistEmbedding]:
@@ -120,7 +121,7 @@ class SparseOptimizer(Optimizer, Joinable):
 
     def _checked_rule(self, group: Mapping[str, Any]) -> RuleSpec:
         check_numbers(group)
-        return self._rule(group)
+        return replace(self._rule(group), ranks=self._ranks, duplicates=self._duplicates, maximize=group["maximize"])
 
     def _begin(self) -> None:
         assert self._rank is not None

@@ -76,15 +76,7 @@ class LinkTask(Task):
             shuffle=train,
             locality=config.locality if train else "none",
             **columns_read(self.spec, setting.graph.schema),
-            **shared(
-                seed=config.seed,
-                workers=config.workers,
-                backlog_bytes=config.backlog_bytes,
-                pad=padding_of(setting) if train else None,
-                world=setting.world,
-                device=setting.device,
-                deadline_s=config.deadline_s,
-            ),
+            **shared(config, setting.world, setting.device, padding_of(setting) if train else None),
         )
 
     def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:

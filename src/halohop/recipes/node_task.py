@@ -17,7 +17,7 @@ from halohop.recipes.judging import Judge
 from halohop.recipes.labels import count_classes, find_target, labeled_splits, labels_of, seed_labels, several_classes
 from halohop.recipes.layered_models import trained_layers
 from halohop.recipes.models import NodeClassifier
-from halohop.recipes.sharing import share_of
+from halohop.recipes.sharing import shared
 from halohop.recipes.spec import ModelSpec, class_names, columns_read
 from halohop.recipes.task import Loader, Score, Setting, Task, evaluation_fanout, moved
 
@@ -53,22 +53,16 @@ class NodeTask(Task):
         return {"target": self.target, "classes": self.spec.num_classes}
 
     def loader(self, split: str) -> halohop.NeighborLoader:
-        config, train = self.setting.config, split == "train"
-        return share_of(
-            self.setting.graph,
+        config, setting, train = self.setting.config, self.setting, split == "train"
+        return halohop.NeighborLoader(
+            setting.graph,
+            list(config.fanout if train else self.eval_fanout),
             (self.target, split),
-            config.fanout if train else self.eval_fanout,
-            columns=columns_read(self.spec, self.setting.graph.schema, labels=["y"]),
             batch_size=config.batch_size if train else config.eval_batch_size,
             shuffle=train,
             locality=config.locality if train else "none",
-            seed=config.seed,
-            workers=config.workers,
-            backlog_bytes=config.backlog_bytes,
-            pad=padding_of(self.setting) if train else None,
-            world=self.setting.world,
-            device=self.setting.device,
-            deadline_s=config.deadline_s,
+            **columns_read(self.spec, setting.graph.schema, labels=["y"]),
+            **shared(config, setting.world, setting.device, padding_of(setting) if train else None),
         )
 
     def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from halohop.recipes.checkpoint import CheckpointInfo
 from halohop.recipes.config import InferConfig
 from halohop.recipes.layered_models import node_results
 from halohop.recipes.models import NodeClassifier, part_of
-from halohop.recipes.sharing import share_of
+from halohop.recipes.sharing import shared
 from halohop.recipes.spec import columns_read
 from halohop.typing import OnProgress
 
@@ -36,17 +36,13 @@ def predicted_batches(
         )
     world, device = job.world, job.device
     _, raw = graph.select(config.split, info.model.target)
-    loader = share_of(
+    loader = halohop.NeighborLoader(
         graph,
+        list(config.fanout),
         (info.model.target, config.split),
-        config.fanout,
-        columns=columns_read(info.model, graph.schema),
         batch_size=config.batch_size,
-        seed=config.seed,
-        workers=config.workers,
-        world=world,
-        device=device,
-        deadline_s=config.deadline_s,
+        **columns_read(info.model, graph.schema),
+        **shared(config, world, device),
     )
     rows = node_results(model, torch.zeros(0, info.model.hidden), embeddings=config.embeddings)
     with shared_results(job.out, raw, rows, world=world, device=device) as results:

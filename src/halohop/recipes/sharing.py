@@ -1,21 +1,19 @@
 """What trainers of a run share: the cores and GPUs of a machine, a graph, and the seeds of a loader."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
-import halohop
 from halohop import Graph, World
 from halohop.collectives import lost_peers_named, process_group
 from halohop.cores import usable_cores
 from halohop.errors import InputError
-from halohop.recipes.config import InferConfig, Locality, TrainConfig
+from halohop.recipes.config import InferConfig, TrainConfig
 from halohop.recipes.opening import opened
 from halohop.records import Padding
-from halohop.typing import NodeType
 
 
 def cores_per_trainer(world: World) -> int:
@@ -96,58 +94,17 @@ def shared_graph(config: TrainConfig | InferConfig, *, world: World, device: tor
         yield graph
 
 
-def share_of(
-    graph: Graph,
-    nodes: tuple[NodeType, str | None],
-    fanout: tuple[int, ...],
-    *,
-    columns: Mapping[str, Any],
-    batch_size: int,
-    shuffle: bool = False,
-    locality: Locality = "none",
-    seed: int,
-    workers: int | None,
-    backlog_bytes: int | None = None,
-    pad: Padding | None = None,
-    world: World,
-    device: torch.device,
-    deadline_s: float,
-) -> halohop.NeighborLoader:
-    """A loader of this rank's share of some nodes; `columns` are those of `halohop.recipes.spec.columns_read`."""
-    return halohop.NeighborLoader(
-        graph,
-        list(fanout),
-        nodes,
-        batch_size=batch_size,
-        shuffle=shuffle,
-        locality=locality,
-        **columns,
-        **shared(
-            seed=seed, workers=workers, backlog_bytes=backlog_bytes, pad=pad, world=world, device=device, deadline_s=deadline_s
-        ),
-    )
-
-
-def shared(
-    *,
-    seed: int,
-    workers: int | None,
-    backlog_bytes: int | None = None,
-    pad: Padding | None = None,
-    world: World,
-    device: torch.device,
-    deadline_s: float,
-) -> dict[str, Any]:
+def shared(config: TrainConfig | InferConfig, world: World, device: torch.device, pad: Padding | None = None) -> dict[str, Any]:
     """The options of any loader whose seeds are shared among ranks."""
     return {
-        "seed": seed,
+        "seed": config.seed,
         "world": world,
-        "num_workers": min(cores_per_trainer(world), 4) if workers is None else workers,
-        "backlog_bytes": backlog_bytes,
+        "num_workers": min(cores_per_trainer(world), 4) if config.workers is None else config.workers,
+        "backlog_bytes": config.backlog_bytes if isinstance(config, TrainConfig) else None,
         "pin_memory": device.type == "cuda",
         "pad": pad,
         # Every model multiplies features first, which torch does with sparse rows, too. On a GPU that is not tested, and
         # compilers know no sparse rows.
         "layout": torch.sparse_csr if device.type == "cpu" and pad is None else torch.strided,
-        "timeout": 2 * deadline_s,  # later than the deadline of the request that it waits for, whose error says more
+        "timeout": 2 * config.deadline_s,  # later than the deadline of the request that it waits for, whose error says more
     }

@@ -136,12 +136,7 @@ class HGTSampler:
             self._grow(budgets, discovery, seeds, hop)
             self._spend(budgets, discovery, seeds, hop)
             discovery.end_hop()
-        edges = induced(
-            self.graph,
-            discovery,
-            lambda relation, some: HopQuery(relation=relation, fanout=-1, dst_gid=some.gid, tree=some.tree),
-            list_end=self.graph.book.list_end,
-        )
+        edges = induced(self.graph, discovery)
         return Batch(seeds=seeds, nodes=discovery.blocks(), edges=edges, ends_bid=discovery.ends_bid)
 
     def _grow(self, budgets: dict[NodeType, Budget], discovery: Discovery, seeds: AnySeeds, hop: int) -> None:

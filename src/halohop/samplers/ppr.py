@@ -180,12 +180,7 @@ class PPRSampler:
         discovery = self._tables.start(seeds)
         discovery.add(seeds.node_type, others.gid, others.seed, torch.empty_like(others.gid))
         discovery.end_hop()
-        edges = induced(
-            self.graph,
-            discovery,
-            lambda relation, some: HopQuery(relation=relation, fanout=-1, dst_gid=some.gid, tree=some.tree),
-            list_end=self.graph.book.list_end,
-        )
+        edges = induced(self.graph, discovery)
         nodes = discovery.blocks()
         own = np.zeros(len(seeds.gid))
         own[scores.seed.numpy()[is_seed]] = scores.score.numpy()[is_seed]

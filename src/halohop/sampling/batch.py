@@ -14,8 +14,24 @@ from halohop.store.forms import AnyIds, Ids, Times
 from halohop.typing import NodeType, Relation
 
 
+class _WithoutLinks:
+    """What nodes say of the links that a batch is about: there are none."""
+
+    __slots__ = ()
+
+    @property
+    def ends(self) -> tuple[End, ...]:
+        """None: sampling begins at the nodes alone."""
+        return ()
+
+    @property
+    def excluded(self) -> dict[Relation, Tensor]:
+        """None: every edge may be in the batch."""
+        return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seeds:
+class Seeds(_WithoutLinks):
     """The nodes that a batch is about, and which batch it is.
 
     Args:
@@ -47,19 +63,9 @@ class Seeds:
         time = None if self.time is None else pool.put(self.time)
         return replace(self, gid=pool.put(self.gid), input_id=pool.put(self.input_id), time=time)
 
-    @property
-    def ends(self) -> tuple[End, ...]:
-        """None: sampling begins at the seeds alone."""
-        return ()
-
-    @property
-    def excluded(self) -> dict[Relation, Tensor]:
-        """None: every edge may be sampled."""
-        return {}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSet:
+class NodeSet(_WithoutLinks):
     """Nodes that make up a batch as they are, all alike: there are no few that it is about.
 
     Args:
@@ -82,16 +88,6 @@ class NodeSet:
     @property
     def time(self) -> None:
         """None: nodes of a set are sampled regardless of time."""
-
-    @property
-    def ends(self) -> tuple[End, ...]:
-        """None: sampling begins at the nodes alone."""
-        return ()
-
-    @property
-    def excluded(self) -> dict[Relation, Tensor]:
-        """None: every edge may be in the batch."""
-        return {}
 
 
 AnySeeds = Seeds | LinkSeeds | NodeSet

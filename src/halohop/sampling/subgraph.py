@@ -22,8 +22,16 @@ _FIRST_SLICE, _GROWTH = 4096, 4
 _EDGES_PER_SLICE = 2**22  # 20 bytes each in an answer
 
 
+def _all_edges(relation: Relation, some: Frontier) -> HopQuery:
+    return HopQuery(relation=relation, fanout=-1, dst_gid=some.gid, tree=some.tree)
+
+
 def induced(
-    graph: Graph, discovery: Discovery, query: Callable[[Relation, Frontier], HopQuery], *, list_end: int
+    graph: Graph,
+    discovery: Discovery,
+    query: Callable[[Relation, Frontier], HopQuery] = _all_edges,
+    *,
+    list_end: int | None = None,
 ) -> dict[Relation, EdgeBlock]:
     """All edges of the graph among the nodes of a batch; in a forest, among those of the same tree.
 
@@ -37,12 +45,13 @@ def induced(
     Args:
         graph: where the nodes are.
         discovery: the nodes.
-        query: asks for all in-edges of some of them.
-        list_end: which row of the ends is that of the node whose list has the edge.
+        query: asks for all in-edges of some of them; by default for those of any time, without the user's ids.
+        list_end: which row of the ends is that of the node whose list has the edge; None: as the graph has it.
     """
     frontiers = discovery.frontier(expand_all=True)
     book = graph.book
-    trails = {relation: Trail(graph.pool, list_end=list_end) for relation in graph.schema.edges}
+    end = book.list_end if list_end is None else list_end
+    trails = {relation: Trail(graph.pool, list_end=end) for relation in graph.schema.edges}
     longest = max((len(frontier.gid) for frontier in frontiers.values()), default=0)
     begin, length = 0, _FIRST_SLICE
     while begin < longest:

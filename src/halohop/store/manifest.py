@@ -40,6 +40,7 @@ HALO = "halo"
 SUMS = "weight_sums"
 SPARSE = "sparse"
 
+_AS_THEY_ARE = ("partitioned", "report", "stamps", "edge_dir", "num_blocks", "replicas")  # in the file as in `Manifest`
 _NO_CHECKSUM = "00000000"
 _LONGEST_NAME = 60  # characters of one name in a path; three of them and the "%%" marks stay below 255, the limit of file systems
 
@@ -153,13 +154,8 @@ def encode(manifest: Manifest) -> bytes:
             )
             for relation, spec in manifest.schema.edges.items()
         ),
-        partitioned=manifest.partitioned,
-        report=manifest.report,
         files=manifest.files,
-        stamps=manifest.stamps,
-        edge_dir=manifest.edge_dir,
-        num_blocks=manifest.num_blocks,
-        replicas=manifest.replicas,
+        **{name: getattr(manifest, name) for name in _AS_THEY_ARE},
     )
     data = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
     return data.replace(_NO_CHECKSUM.encode(), f"{zlib.crc32(data):08x}".encode(), 1)
@@ -194,15 +190,10 @@ def decode(data: bytes, name: str) -> Manifest:
         node_bounds={key: table.bounds for key, table in nodes.items()},
         edge_bounds={key: table.bounds for key, table in edges.items()},
         files=files,
-        partitioned=document.partitioned,
-        report=document.report,
         halo={key: table.halo for key, table in edges.items()},
         ascending={key: table.ascending for key, table in edges.items()},
         weight_sums={key: table.weight_sums for key, table in edges.items()},
-        stamps=document.stamps,
-        edge_dir=document.edge_dir,
-        num_blocks=document.num_blocks,
-        replicas=document.replicas,
+        **{name: getattr(document, name) for name in _AS_THEY_ARE},
     )
 
 

@@ -76,11 +76,15 @@ DEFAULT_LIMITS = Limits()
 
 
 class Closing(Protocol):
-    """Something to be closed, by hand or by ``with``."""
+    """Something to be closed, by hand or by ``with``. A class that names it as its base only defines `close`."""
 
     def close(self) -> None: ...
-    def __enter__(self) -> Self: ...
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
 
 
 class Channel(Closing, Protocol):

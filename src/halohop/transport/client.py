@@ -6,13 +6,12 @@ import threading
 import time
 from concurrent.futures import Future
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from weakref import finalize
 
 from halohop.errors import AuthenticationError, HalohopError, ProtocolError, TransportError
 from halohop.telemetry import Counters, Gauge
-from halohop.transport.base import Limits
+from halohop.transport.base import Closing, Limits
 from halohop.transport.calls import Call, Calls
 from halohop.transport.client_port import ClientPort
 from halohop.transport.dialling import Dialling
@@ -27,7 +26,7 @@ _NAMES_BETWEEN = " or "  # of several addresses, in errors
 _MISSED_BEATS = 3  # after which one looks for the peer elsewhere, long before the connection is given up
 
 
-class PortChannel:
+class PortChannel(Closing):
     """A `Channel`. Calls are sent by the thread that makes them, if they can be sent at once. All else, connecting,
     receiving and what happens at some moment, is done by a thread of the channel's own.
     """
@@ -151,12 +150,6 @@ class PortChannel:
                 self._port.wake()
         if threading.current_thread() is not self._thread:
             self._thread.join(seconds)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
     # ---- the channel's own thread
 

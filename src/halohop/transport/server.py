@@ -8,13 +8,12 @@ from collections.abc import Collection
 from concurrent.futures import CancelledError, Future
 from errno import ENOMEM
 from functools import partial
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from weakref import finalize
 
 from halohop.errors import HalohopError, ProtocolError
 from halohop.telemetry import Counters, Gauge
-from halohop.transport.base import Handler, Limits
+from halohop.transport.base import Closing, Handler, Limits
 from halohop.transport.handshake import (
     MAX_STEP_BYTES,
     NO_IDENTITY,
@@ -40,7 +39,7 @@ _JOIN_SECONDS = 0.5  # for all handlers together, when closing
 _LOG = logging.getLogger(__name__)
 
 
-class PortListener:
+class PortListener(Closing):
     """A `Listener`. One thread owns the port and takes requests in; two pools of threads run the handler and send
     its answers: one for requests that may wait for other servers (`waiting`), one for the rest, which those servers may be
     waiting for. The first thread answers nothing itself: how long that takes is not known in advance.
@@ -113,12 +112,6 @@ class PortListener:
         """A thread that is inside torch when the interpreter ends aborts the process (SIGABRT)."""
         if self._thread.is_alive():  # in a forked process it is not
             self.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
     # ---- the listener's own thread
 

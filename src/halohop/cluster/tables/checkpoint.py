@@ -188,8 +188,7 @@ def _read(file: Path) -> Record:
     data = read_sealed(file)
     if decode_json(data, file, dict[str, Any]).get("format") != FORMAT:
         raise VersionMismatchError(f"{file} is not of format {FORMAT}, which this halohop reads; save the tables again")
-    record: Record = decode_json(data, file, Record)
-    return record
+    return decode_json(data, file, Record)
 
 
 def _forget(owners: TableOwners, folder: Path, keep: set[str]) -> None:

@@ -28,7 +28,22 @@ DRAWN = (NeighborSampler, MultiLayerNeighborSampler, MultiLayerFullNeighborSampl
 """Samplers whose batches `halohop.NeighborLoader` makes, unless a class of the user's derives from them."""
 
 
-class DataLoader:
+class OverLoader:
+    """A loader of DGL's over one of halohop's, which has what is not said here."""
+
+    _loader: Any
+
+    def __len__(self) -> int:
+        """Batches an epoch, of this rank."""
+        return len(self._loader)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._loader, name)
+
+
+class DataLoader(OverLoader):
     """Mini-batches of a graph that a sampler makes, several at a time.
 
     They are a function of the seed, the epoch and the number of the batch: the same for any number of workers and partitions.
@@ -113,14 +128,6 @@ class DataLoader:
         for batch in self._loader:
             yield _arrived(batch, self.graph if self._sent else None, self.device)
             del batch
-
-    def __len__(self) -> int:
-        return len(self._loader)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self._loader, name)
 
 
 class NodeDataLoader(DataLoader):

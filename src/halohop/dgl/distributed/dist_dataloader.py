@@ -8,11 +8,12 @@ from torch import Tensor
 
 import halohop
 from halohop.dgl.dataloading import DataLoader, EdgeDataLoader, as_edge_prediction_sampler
+from halohop.dgl.dataloading.dataloader import OverLoader
 from halohop.dgl.distributed.dist_context import num_samplers, process, world
 from halohop.dgl.sampling import making
 
 
-class DistDataLoader:
+class DistDataLoader(OverLoader):
     """Batches of what a function makes of some items; several at a time, in the order of the items, or of a shuffle of them.
 
     Each epoch shuffles this rank's items anew. Batches are a function of the seed, the epoch and their number, whatever the
@@ -59,15 +60,6 @@ class DistDataLoader:
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._loader)
-
-    def __len__(self) -> int:
-        """Batches an epoch, of this rank."""
-        return len(self._loader)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self._loader, name)
 
 
 class DistNodeDataLoader(DataLoader):

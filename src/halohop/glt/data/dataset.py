@@ -3,7 +3,7 @@
 import weakref
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,8 @@ from halohop.glt.data.graph import Graph, Topology
 from halohop.glt.modes import on_device
 from halohop.glt.notes import NotByHandle, note, refused
 from halohop.glt.typing import EdgeType, NodeType
+
+Value = TypeVar("Value")
 
 
 class Dataset(NotByHandle):
@@ -143,16 +145,13 @@ class Dataset(NotByHandle):
         refused("data.Dataset.load_vineyard")
 
     def get_graph(self, etype: EdgeType | None = None) -> Graph | None:
-        found: Graph | None = _of(self.graph, etype)
-        return found
+        return _of(self.graph, etype)
 
     def get_node_feature(self, ntype: NodeType | None = None) -> Feature | None:
-        found: Feature | None = _of(self.node_features, ntype)
-        return found
+        return _of(self.node_features, ntype)
 
     def get_edge_feature(self, etype: EdgeType | None = None) -> Feature | None:
-        found: Feature | None = _of(self.edge_features, etype)
-        return found
+        return _of(self.edge_features, etype)
 
     def get_node_label(self, ntype: NodeType | None = None) -> Any:
         return _of(self.node_labels, ntype)
@@ -276,7 +275,7 @@ def _split(ids: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
     return train, val, test
 
 
-def _of(values: Any, key: Any) -> Any:
+def _of(values: Mapping[Any, Value] | Value | None, key: Any) -> Value | None:
     return values.get(key) if isinstance(values, Mapping) else values
 
 

@@ -10,7 +10,7 @@ from halohop.errors import InputError
 from halohop.files import is_url, masked
 from halohop.launch.commands import replicate
 from halohop.launch.commands.replicate import copies_of
-from halohop.launch.options import choices, shared
+from halohop.launch.options import shared
 from halohop.launch.options import stage as stage_options
 from halohop.launch.terminal import logs
 from halohop.launch.terminal.console import Console, echo
@@ -28,14 +28,14 @@ def partition(
         int | None,
         typer.Option(min=1, help="Number of partitions, at least one per training node.", show_default="2, or as in SOURCE"),
     ] = None,
-    method: replicate.MethodOrFrequency = choices.MethodOrFrequency.auto,
+    method: replicate.MethodOrFrequency = "auto",
     seed: Annotated[int, typer.Option(help="Random seed of the partitioning.")] = 0,
     tolerance: shared.Tolerance = TOLERANCE,
     blocks: shared.Blocks = None,
     balance_types: shared.BalanceTypes = False,
     assignment: shared.GivenAssignment = None,
     halo: shared.Halo = None,
-    edge_dir: shared.EdgeDir = choices.EdgeDir.into,
+    edge_dir: shared.EdgeDir = "in",
     feature_dtype: shared.FeatureDtype = None,
     weight_sums: shared.WeightSums = None,
     memory: shared.BuildMemory = None,
@@ -44,15 +44,15 @@ def partition(
     stage: stage_options.Folder = None,
     undirected: shared.Undirected = False,
     normalize: shared.Normalize = False,
-    task: shared.PartitionTask = choices.TaskName.node,
+    task: shared.PartitionTask = "node",
     time_attr: shared.TimeAttr = None,
     replica_ratio: replicate.Ratio = None,
     replica_memory: replicate.Memory = None,
     fanout: replicate.Fanout = "10,5",
     batch_size: replicate.BatchSize = 512,
     split: replicate.Split = "train",
-    locality: replicate.Locality = choices.Locality.owner,
-    hotness: replicate.Hotness = choices.Hotness.vip,
+    locality: replicate.Locality = "owner",
+    hotness: replicate.Hotness = "vip",
     replica_lists: replicate.Lists = False,
     plan: Annotated[
         bool, typer.Option("--plan", help="Print the time, memory and disk space needed. Partition nothing.")
@@ -90,23 +90,23 @@ def partition(
     from halohop.launch.runs.source import assigned_by, partition_source
 
     if plan:
-        Console().print(planned(_planned(given, folder, assigned_by(method.value, assignment or ()))))
+        Console().print(planned(_planned(given, folder, assigned_by(method, assignment or ()))))
         return
     if not worker:
         check_unread(_planned(given, folder, "range"))  # by any method they take as much
-    by_frequency = method == choices.MethodOrFrequency.frequency and not assignment
+    by_frequency = method == "frequency" and not assignment
     partition_source(
         source,
         folder,
         num_parts=parts,
-        method=copies.frequency if by_frequency else assigned_by(method.value, assignment or ()),
+        method=copies.frequency if by_frequency else assigned_by(method, assignment or ()),
         check=copies.check if by_frequency or copies.are_wanted else None,
         seed=seed,
         tolerance=tolerance,
         blocks=blocks,
         balance_types=balance_types,
         halo=tuple(halo.split(",")) if halo else (),
-        edge_dir=edge_dir.value,
+        edge_dir=edge_dir,
         feature_dtype=feature_dtype,
         weight_sums=tuple(weight_sums.split(",")) if weight_sums else (),
         memory=memory,
@@ -114,7 +114,7 @@ def partition(
         overwrite=overwrite,
         undirected=undirected,
         normalize=normalize,
-        task=task.value,
+        task=task,
         time_attr=time_attr,
         console=logs.people(),
     )
@@ -132,7 +132,7 @@ def _planned(given: Mapping[str, Any], folder: Path, method: "Method") -> "Plann
         num_parts=given["parts"],
         method=method,
         halo=tuple(given["halo"].split(",")) if given["halo"] else (),
-        edge_dir=given["edge_dir"].value,
+        edge_dir=given["edge_dir"],
         weight_sums=tuple(given["weight_sums"].split(",")) if given["weight_sums"] else (),
         **{name: given[name] for name in ("source", "blocks", "feature_dtype", "memory", "undirected", "normalize")},
     )

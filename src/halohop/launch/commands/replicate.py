@@ -11,6 +11,7 @@ from halohop.errors import InputError
 from halohop.launch.options import choices, shared
 from halohop.launch.options.parsing import check_numbers, check_size, numbers
 from halohop.launch.terminal.console import echo
+from halohop.recipes import config
 
 if TYPE_CHECKING:
     from halohop import Replicas
@@ -49,7 +50,7 @@ Split = Annotated[
         metavar="SPLIT", rich_help_panel=COPIES, help="Seeds of training: a split, or TYPE:SPLIT for several node types."
     ),
 ]
-Locality = Annotated[choices.Locality, typer.Option(rich_help_panel=COPIES, help="The --locality of training.")]
+Locality = Annotated[config.Locality, typer.Option(rich_help_panel=COPIES, help="The --locality of training.")]
 Hotness = Annotated[
     choices.Hotness, typer.Option(rich_help_panel=COPIES, help="Rank nodes by computed access counts, sampled counts, or degree.")
 ]
@@ -65,7 +66,7 @@ class Copies:
     fanout: str
     batch_size: int
     split: str
-    locality: choices.Locality
+    locality: config.Locality
     hotness: choices.Hotness
     replica_lists: bool
 
@@ -82,7 +83,7 @@ class Copies:
         node_type, _, of_type = self.split.partition(":")
         name, of = (of_type, node_type) if of_type else (self.split, None)
         fanouts = numbers(self.fanout) or ()
-        return Frequency(fanouts=fanouts, batch_size=self.batch_size, split=name, node_type=of, method=self.hotness.value)
+        return Frequency(fanouts=fanouts, batch_size=self.batch_size, split=name, node_type=of, method=self.hotness)
 
     def check(self, tables: "GraphTables") -> None:
         """Refuses options that cannot work, before a graph is partitioned.
@@ -120,8 +121,8 @@ class Copies:
             ratio=self.replica_ratio,
             memory=self.replica_memory,
             seeds=seeds,
-            locality=self.locality.value,
-            method=self.hotness.value,
+            locality=self.locality,
+            method=self.hotness,
             lists=self.replica_lists,
         )
 
@@ -150,8 +151,8 @@ def replicate(
     fanout: Fanout = "10,5",
     batch_size: BatchSize = 512,
     split: Split = "train",
-    locality: Locality = choices.Locality.owner,
-    hotness: Hotness = choices.Hotness.vip,
+    locality: Locality = "owner",
+    hotness: Hotness = "vip",
     replica_lists: Lists = False,
     remove: Annotated[bool, typer.Option("--remove", help="Remove existing copies.")] = False,
     config: shared.Config = None,

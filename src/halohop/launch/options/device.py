@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from halohop.launch.options import choices
 from halohop.launch.options.shared import PLACE, size_option
+from halohop.recipes.config import GraphMode
 
 Mode = Annotated[
-    choices.GraphMode | None,
+    GraphMode | None,
     typer.Option(
         rich_help_panel=PLACE,
         show_default="batches on the CPU",

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +84,7 @@ def config_of(kind: type[AnyConfig], given: Mapping[str, Any], **others: Any) ->
     for field in fields(kind):
         if field.name in given:
             value = given[field.name]
-            spelled = str(value) if isinstance(value, StrEnum | Path) else value
+            spelled = str(value) if isinstance(value, Path) else value
             values[field.name] = readers[field.name](spelled) if field.name in readers else spelled
     return kind(**values | others)
 

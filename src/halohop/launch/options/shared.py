@@ -5,9 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from halohop.launch.options import choices
-from halohop.launch.options.choices import Decoder, Form, Method, Model, Sampling, Strategy
+from halohop.launch.options.choices import Method
 from halohop.launch.options.parsing import check_cache, check_numbers, check_size, read_config_option, read_run_option
+from halohop.recipes import config
+from halohop.typing import EdgeDir as Direction
 
 MODEL, TRAINING, LINKS = "Model", "Training", "Link prediction"
 EVALUATION, PLACE = "Evaluation and inference", "Where it runs"
@@ -108,7 +109,7 @@ WeightSums = Annotated[
     ),
 ]
 EdgeDir = Annotated[
-    choices.EdgeDir,
+    Direction,
     typer.Option(help="Neighbors that can be sampled: sources of edges into a node, or destinations of edges out of it."),
 ]
 Normalize = Annotated[bool, typer.Option("--normalize/--no-normalize", help="Divide the features of each node by their sum.")]
@@ -130,10 +131,10 @@ Worker = Annotated[
 
 Json = Annotated[bool, typer.Option("--json", help="Print events and results as JSON lines. Other text goes to standard error.")]
 
-TaskKind = Annotated[choices.TaskName, typer.Option(help="Classify nodes, or predict links.")]
-PartitionTask = Annotated[choices.TaskName, typer.Option(help="link splits the edges into train, val and test.")]
+TaskKind = Annotated[config.TaskName, typer.Option(help="Classify nodes, or predict links.")]
+PartitionTask = Annotated[config.TaskName, typer.Option(help="link splits the edges into train, val and test.")]
 
-ModelName = Annotated[Model, _group(MODEL, "auto is sage, or rgcn for several relations.")]
+ModelName = Annotated[config.ModelName, _group(MODEL, "auto is sage, or rgcn for several relations.")]
 Target = Annotated[str | None, _group(MODEL, "Node type to classify.", metavar="TYPE", show_default="the one with labels")]
 Fanout = Annotated[
     str,
@@ -150,7 +151,7 @@ Bases = Annotated[int, _group(MODEL, "Basis matrices shared by the relations of 
 Dropout = Annotated[float | None, _group(MODEL, "Dropout probability.", show_default="0.5, or 0 for links")]
 
 RelationName = Annotated[str | None, _group(LINKS, "Edges to predict.", metavar="SRC,NAME,DST", show_default="the only one")]
-DecoderName = Annotated[Decoder, _group(LINKS, "How to score a pair of node embeddings.")]
+DecoderName = Annotated[config.DecoderName, _group(LINKS, "How to score a pair of node embeddings.")]
 NegativesPerEdge = Annotated[int, _group(LINKS, "Random destinations per edge in training.")]
 EvalNegatives = Annotated[int, _group(LINKS, "Random destinations to rank each edge against in evaluation.")]
 StrictNegatives = Annotated[bool, _group(LINKS, "Use only pairs without an edge as negatives.")]
@@ -158,14 +159,14 @@ ExcludeSeedEdges = Annotated[bool, _group(LINKS, "Hide the seed edges from the m
 TimeAttr = Annotated[
     str | None, _group(LINKS, "Edge times. The model then sees only what came before an edge.", metavar="COLUMN")
 ]
-TemporalStrategy = Annotated[Strategy, _group(LINKS, "Sample random or the most recent earlier edges.")]
+TemporalStrategy = Annotated[config.TemporalStrategy, _group(LINKS, "Sample random or the most recent earlier edges.")]
 
 Epochs = Annotated[int, _group(TRAINING, "Maximum passes over the training nodes or edges.")]
 BatchSize = Annotated[int, _group(TRAINING, "Seeds per step and trainer.")]
 LearningRate = Annotated[float, _group(TRAINING, "Learning rate of Adam.")]
 WeightDecay = Annotated[float, _group(TRAINING, "Weight decay of Adam.")]
 LocalityOfSeeds = Annotated[
-    choices.Locality, _group(TRAINING, "Take the seeds of a batch from the whole graph, one block, or one partition.")
+    config.Locality, _group(TRAINING, "Take the seeds of a batch from the whole graph, one block, or one partition.")
 ]
 Seed = Annotated[int, _group(TRAINING, "Random seed. The same seed gives the same batches on any number of nodes.")]
 
@@ -213,7 +214,7 @@ BacklogBytes = Annotated[
 ]
 Device = Annotated[str, _group(PLACE, "cpu, cuda, cuda:N, or auto: a GPU if there is one.", metavar="NAME")]
 Deadline = Annotated[float, _group(PLACE, "How long to wait for other trainers and servers.", metavar="SECONDS")]
-SamplingPlace = Annotated[Sampling, _group(PLACE, "Where to sample a graph on servers.")]
+SamplingPlace = Annotated[config.Sampling, _group(PLACE, "Where to sample a graph on servers.")]
 RunFolder = Annotated[
     str | None, _group(PLACE, "Folder of the run, or its URL with --stage.", metavar="FOLDER", show_default="runs/DATE-TIME")
 ]
@@ -243,7 +244,7 @@ Resume = Annotated[
 
 Checkpoint = Annotated[str, typer.Option(metavar="FOLDER", help="RUN/checkpoint of a training run, or its URL with --stage.")]
 ResultFolder = Annotated[str, typer.Option(metavar="FOLDER", help="Folder for the results, or a URL with --stage.")]
-ResultForm = Annotated[Form, typer.Option(help="Write NumPy arrays or a Parquet table.")]
+ResultForm = Annotated[config.ResultForm, typer.Option(help="Write NumPy arrays or a Parquet table.")]
 Split = Annotated[
     str | None, typer.Option(metavar="NAME", show_default="all nodes", help="Predict only the nodes of this split.")
 ]

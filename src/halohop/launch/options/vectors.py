@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from halohop.launch.options import choices
 from halohop.launch.options.shared import MODEL, TRAINING
+from halohop.recipes.config import EmbedOptimizer
 
 Width = Annotated[
     int | None,
@@ -16,7 +16,7 @@ Width = Annotated[
         help="Width of learned embeddings, for node types without features.",
     ),
 ]
-Optimizer = Annotated[choices.EmbedOptimizer, typer.Option(rich_help_panel=TRAINING, help="Optimizer of learned embeddings.")]
+Optimizer = Annotated[EmbedOptimizer, typer.Option(rich_help_panel=TRAINING, help="Optimizer of learned embeddings.")]
 LearningRate = Annotated[
     float | None, typer.Option(rich_help_panel=TRAINING, show_default="as --lr", help="Learning rate of learned embeddings.")
 ]

@@ -1,11 +1,9 @@
 """From tables and an assignment to partitions: renumbering, CSC, and the folder on disk."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from torch import Tensor
 
 from halohop.errors import InputError
 from halohop.partitioning.assigners.assign import Classes, Method, assign, chosen, classes_of
@@ -147,7 +145,6 @@ def build_parts(
     *,
     halo: Sequence[str] = (),
     edge_dir: EdgeDir = "in",
-    block: Assignment | None = None,
 ) -> Build:
     """Renumbers a graph, so that a partition owns one range of gids per node type and relation.
 
@@ -162,7 +159,6 @@ def build_parts(
             a list knows them of all its sources. Left out where an edge has a column of that name itself, which is asked
             first, and where raw ids are gids. (In a graph with lists of out-edges, of the destinations instead.)
         edge_dir: which edges the lists of nodes hold.
-        block: the block of every node, such as `Division.block`; None if there are none.
 
     Raises:
         InputError: `halo` names what no node has, or what is not a number per node.
@@ -182,8 +178,7 @@ def build_parts(
     orders = {name: number_nodes(table, assignment[name], num_parts) for name, table in tables.nodes.items()}
     reader = EdgeReader(tables, orders, halo, edge_dir)
     edges = {relation: EdgeParts(reader.columns(relation)) for relation in tables.edges}
-    blocks: Mapping[NodeType, Tensor | None] = block or dict.fromkeys(tables.nodes)
-    nodes = {name: NodeParts(node_columns(table, orders[name], blocks[name])) for name, table in tables.nodes.items()}
+    nodes = {name: NodeParts(node_columns(table, orders[name], None)) for name, table in tables.nodes.items()}
     book = Book(
         nodes={name: order.bounds for name, order in orders.items()},
         edges={relation: own.bounds for relation, own in edges.items()},

@@ -123,21 +123,10 @@ class LookedUp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Narrowed:
-    """A column of floats that is stored in fewer bytes than it has.
-
-    Args:
-        column: as it is given.
-        how: it is stored.
-    """
+class _Derived:
+    """What is made of a column has its rows' shape and its file."""
 
     column: Column
-    how: ops.Narrow
-
-    @property
-    def dtype(self) -> torch.dtype:
-        found: torch.dtype = getattr(torch, self.how.dtype)
-        return found
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -146,6 +135,23 @@ class Narrowed:
     @property
     def mapped(self) -> bool:
         return self.column.mapped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Narrowed(_Derived):
+    """A column of floats that is stored in fewer bytes than it has.
+
+    Args:
+        column: as it is given.
+        how: it is stored.
+    """
+
+    how: ops.Narrow
+
+    @property
+    def dtype(self) -> torch.dtype:
+        found: torch.dtype = getattr(torch, self.how.dtype)
+        return found
 
     def rows(self, first: int, last: int) -> Rows:
         rows, step = self.column.rows(first, last), max(_NARROWED_BYTES // max(row_bytes(self.column), 1), 1)
@@ -164,23 +170,14 @@ class Narrowed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shifted:
+class Shifted(_Derived):
     """The rows of a column from `first` on."""
 
-    column: Column
     first: int
 
     @property
     def dtype(self) -> torch.dtype:
         return self.column.dtype
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.column.shape
-
-    @property
-    def mapped(self) -> bool:
-        return self.column.mapped
 
     def rows(self, first: int, last: int) -> Rows:
         return self.column.rows(self.first + first, self.first + last)

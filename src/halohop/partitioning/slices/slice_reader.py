@@ -268,8 +268,7 @@ def _record(folder: Path) -> SlicesRecord:
         data = read_sealed(folder / RECORD)
     except IncompleteDatasetError:
         raise IncompleteDatasetError(f"{folder} is missing or incomplete: its writer has not finished; run it again") from None
-    record: SlicesRecord = decode_json(data, folder / RECORD, SlicesRecord)
-    return record
+    return decode_json(data, folder / RECORD, SlicesRecord)
 
 
 def _columns(slices: list[TableSlices], folders: list[Path]) -> dict[str, ColumnSpec]:
