@@ -46,7 +46,7 @@ def start(
             return Sage(width, len(fanout))
         return Layers(convs_of(halohop.nn, kind, width, len(fanout)), lambda conv, x, edges: conv(x, *edges))
 
-    contest = Trainer(model, epoch, finish) if train else Reader(epoch, finish)
+    contest = Trainer(model, epoch, finish) if train else Reader(epoch, whole)
     return Info(versions={"halohop": halohop.__version__, "torch": torch.__version__}), contest.run
 
 
@@ -60,6 +60,12 @@ def ready(batch: Any, expand: str) -> Ready:
         src, dst = batch.edge_index[:, begin:end]
         hops.insert(0, (src, dst, num_dst))
     return batch.x, batch.y[: batch.batch_size], hops
+
+
+def whole(batch: Any) -> Ready:
+    """A batch that is only read, with each of its edges once. torch-sparse does not say its hops."""
+    src, dst = batch.edge_index
+    return batch.x, batch.y[: batch.batch_size], [(src, dst, batch.num_nodes)]
 
 
 def listed(batch: Any, expand: str, kind: str) -> Ready:

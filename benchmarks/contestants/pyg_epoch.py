@@ -10,7 +10,7 @@ from torch_geometric import nn as pyg
 from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader
 
-from benchmarks.contestants.halohop_epoch import ready
+from benchmarks.contestants.halohop_epoch import ready, whole
 from benchmarks.layers import RELATIONS, Layers, convs_of
 from benchmarks.model import Reader, Ready, Sage, Trainer
 from benchmarks.protocol import Info, serve
@@ -53,12 +53,6 @@ def start(
     contest = Trainer(model, epoch, finish) if train else Reader(epoch, whole)
     versions = {name: importlib.metadata.version(name) for name in ("torch-geometric", "torch")}
     return Info(versions=versions, widths={"all ids": "int64"}), contest.run
-
-
-def whole(batch: Any) -> Ready:
-    """A batch that is only read; torch-sparse does not say its hops."""
-    src, dst = batch.edge_index
-    return batch.x, batch.y[: batch.batch_size], [(src, dst, batch.num_nodes)]
 
 
 def trimmed(batch: Any, kind: str) -> Ready:
