@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.forked import run_script
+
 SCRIPT = """
 import atexit, json, os, sys
 from pathlib import Path
@@ -45,7 +47,7 @@ main()
 
 
 def test_the_traceback_of_a_bug_is_text() -> None:
-    done = subprocess.run([sys.executable, "-c", BUG], capture_output=True, text=True, timeout=60, check=False)
+    done = run_script(BUG)
     assert done.returncode == 1
     assert "Traceback (most recent call last):" in done.stderr
     assert done.stderr.endswith("ValueError: a name: \\x1b[2J\\x9b\n")

@@ -70,7 +70,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     return {parts: divide(folder / str(parts), weighted(), parts) for parts in (1, 4)}
 
 
-@pytest.mark.parametrize("num_parts", [1, 4])
+@pytest.mark.parametrize("num_parts", [pytest.param(1, marks=pytest.mark.full), 4])
 def test_batches_are_the_same_with_sums_and_without(plain, tmp_path, num_parts):
     summed = divide(tmp_path / "summed", weighted(), num_parts, weight_sums=KINDS)
     verify_parts(summed)

@@ -28,22 +28,23 @@ def meet(key="here"):
         time.sleep(0.01)
 
 def meet_in_store():
-    """The first and the last rank wait for each other by the store that the launcher offers."""
+    """The last rank and the test wait for each other by the store that the launcher offers."""
     import torch.distributed as dist
     store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
-    store.set(f"here/{rank}", "")
-    store.wait([f"here/{other}" for other in (0, size - 1)], timedelta(seconds=100))
+    store.set("rank", "")
+    store.wait(["test"], timedelta(seconds=100))
 
 command = sys.argv[1]
 names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
 if command == "report":
     print(f"rank {rank} was here", flush=True)
     meet()
-    if 0 < size - 1 and rank in (0, size - 1):  # importing torch takes seconds: one rank of each node is enough
-        meet_in_store()
+    store, env = [os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])], {name: int(os.environ[name]) for name in names}
     cores = sorted(os.sched_getaffinity(0))
-    say(event="world", arguments=sys.argv[1:], cores=cores, pid=os.getpid(), env={name: int(os.environ[name]) for name in names})
+    say(event="world", store=store, arguments=sys.argv[1:], cores=cores, pid=os.getpid(), env=env)
     say(event="secret", token=os.environ["HALOHOP_TOKEN"])
+    if 0 < rank == size - 1:  # importing torch takes seconds: one rank is enough
+        meet_in_store()
 elif command == "wait":  # for ever, with a child of its own
     helper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     print(f"helper {helper.pid}", file=sys.stderr, flush=True)

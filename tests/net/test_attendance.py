@@ -146,7 +146,7 @@ def test_a_number_of_clients_that_is_none(expected):
 def test_names_of_those_that_left_are_forgotten(clock, expected):
     """Any number of clients may come and go, each in a job of its own."""
     attendance = Attendance(lease_seconds=60.0, expected=expected, clock=clock)
-    for number in range(3000):
+    for number in range(1500):
         request = AttendRequest(client=f"client {number}", job=f"job {number}", size=2)
         attendance.answer(request)
         attendance.answer(replace(request, rank=0, leaves=True))

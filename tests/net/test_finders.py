@@ -52,7 +52,16 @@ def finder(request, tmp_path) -> Iterator[Finder]:
     yield Store(dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=20)))
 
 
-@pytest.mark.parametrize("sampling", ["servers", "client"])
+@pytest.mark.parametrize(
+    ("finder", "sampling"),
+    [
+        ("folder", "servers"),
+        ("store", "client"),
+        pytest.param("folder", "client", marks=pytest.mark.full),
+        pytest.param("store", "servers", marks=pytest.mark.full),
+    ],
+    indirect=["finder"],
+)
 def test_all_servers_start_at_once_and_move_at_once(parts, undisturbed, finder, sampling):
     """No process is given an address. Both servers end in mid-epoch and are there again at other ports."""
     with ExitStack() as stack:

@@ -39,10 +39,10 @@ def test_a_relation_that_is_not_there_is_refused_by_name(parts: Path) -> None:
 
 
 def test_requests_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None:
-    """One of 51; `python -m tests.support.hostile_requests` takes all."""
-    count, found = bare_errors(tmp_path, every=51)
+    """One of 127; `python -m tests.support.hostile_requests` takes all."""
+    count, found = bare_errors(tmp_path, every=127)
     assert found == []
-    assert count > 70
+    assert count > 40
 
 
 def _batches(rules: Rules, fanout: int) -> Iterator[BatchRequest]:

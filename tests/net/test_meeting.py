@@ -39,7 +39,7 @@ def rows(graph: halohop.Graph) -> list[tuple]:
     return [(batch.n_id.tolist(), batch.e_id.tolist(), batch.x.flatten().tolist()) for batch in loader]
 
 
-@pytest.mark.parametrize("last", [0, 3])
+@pytest.mark.parametrize("last", [0, pytest.param(3, marks=pytest.mark.full)])
 def test_ranks_meet_at_one_address(parts, last):
     """Of two simulated nodes with two ranks each; either rank may start last. Each holds some partitions, and asks the other."""
     with halohop.open(parts) as whole:

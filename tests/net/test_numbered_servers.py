@@ -20,6 +20,7 @@ from halohop.testing.worlds import TOKEN, free_address
 from halohop.transport import Limits
 from tests.support.deadlines import within
 
+FULL = pytest.mark.full
 LIMITS = Limits(call_seconds=30, attempt_seconds=0.5, connect_seconds=20)
 
 
@@ -74,7 +75,7 @@ def test_a_client_finds_all_servers_by_one_address(start: Start, parts: Path, tm
         assert [batch.n_id.tolist() for batch in made] == [batch.n_id.tolist() for batch in expected]
 
 
-@pytest.mark.parametrize("clients", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("clients", [pytest.param(1, marks=FULL), 2, pytest.param(3, marks=FULL), pytest.param(4, marks=FULL), 7])
 def test_clients_share_servers_so_that_each_seed_occurs_once(start: Start, clients: int) -> None:
     master, seeds = free_address(), torch.arange(30).split(10)
     for number in range(3):

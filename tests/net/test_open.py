@@ -88,7 +88,7 @@ def timed_tables() -> GraphTables:
     return GraphTables(nodes={NODE: replace(nodes, columns=columns)}, edges=tables.edges)
 
 
-@pytest.mark.parametrize("division", [[[0], [1], [2]], [[2], [0, 2], [1], []]])
+@pytest.mark.parametrize("division", [pytest.param([[0], [1], [2]], marks=pytest.mark.full), [[2], [0, 2], [1], []]])
 def test_times_of_nodes_on_other_hosts_are_known_along_the_edges(tmp_path, division):
     """Also: on one host the halo columns change no batch; and without them the hosts refuse, with the remedy."""
     tables = timed_tables()

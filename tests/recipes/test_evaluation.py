@@ -32,7 +32,7 @@ def task_on(parts: str, **values: Any) -> NodeTask:
 def wide_parts(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Features wider than any first product, so that there is a stage without neighbours."""
     folder = tmp_path_factory.mktemp("wide") / "parts"
-    halohop.partition(synthetic("tiny", num_nodes=300, num_features=50), folder, num_parts=2, method="random")
+    halohop.partition(synthetic("tiny", num_nodes=150, num_features=50), folder, num_parts=2, method="random")
     return str(folder)
 
 
@@ -70,7 +70,7 @@ def test_wide_features_are_read_once(wide_parts: str, tiny_parts: str) -> None:
     task.evaluate(predictor, "val")
     asked = task.setting.graph.statistics()["local_rows"] - before
     edges = task.setting.graph.schema.edges["node", "to", "node"].count
-    assert asked < 8 * 300 < edges  # features, degrees and lists of each node: not a row per edge
+    assert asked < 8 * 150 < edges  # features, degrees and lists of each node: not a row per edge
 
 
 @pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")

@@ -140,7 +140,7 @@ def told(events: list[dict[str, Any]]) -> list[Any]:
 FULL = pytest.mark.full
 THERE: dict[str, Any] = {"device": "cuda", "mode": "cuda", "feature_cache": "20KB"}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
-    "by layers": ("tiny_parts", {}),
+    "by layers": ("tiny_parts", {"epochs": 1}),
     "in batches": ("tiny_parts", {"model": "gat", "eval_fanout": (2, 2)}),
     "vectors": ("hetero_parts", {"batch_size": 60, "epochs": 1}),
     "HGT": ("hetero_parts", {"model": "hgt", "batch_size": 60, "epochs": 1}),

@@ -99,7 +99,7 @@ def run(config: TrainConfig) -> dict[str, float]:
     return learned(events)
 
 
-LINKS = {"task": "link", "batch_size": 800, "eval_negatives": 5, "epochs": 1}
+LINKS = {"task": "link", "batch_size": 800, "eval_negatives": 5}
 
 
 @pytest.mark.parametrize("sampling", ["servers", "client"])
@@ -107,7 +107,7 @@ LINKS = {"task": "link", "batch_size": 800, "eval_negatives": 5, "epochs": 1}
 def test_losses_and_scores_are_those_of_the_opened_graph(
     graphs: dict[str, str], secret: str, tmp_path: Path, graph: str, options: dict[str, Any], sampling: str
 ) -> None:
-    config = config_for(graphs[graph], tmp_path / "local", **options)
+    config = config_for(graphs[graph], tmp_path / "local", epochs=1, **options)
     expected = run(config)
     with served(graphs[graph]) as servers:
         remote = replace(config, parts=named(servers), out=str(tmp_path / "remote"), token_file=secret, sampling=sampling)

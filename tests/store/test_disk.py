@@ -354,8 +354,8 @@ def test_verifying_reads_everything(copied: Path) -> None:
 def test_a_flipped_bit_is_found_in_every_file(copied: Path) -> None:
     files = sorted(copied.rglob("*.npy"))
     assert len(files) == len(disk.read_manifest(copied).files)
-    for file in files:
-        for position in {0, 40, 100, file.stat().st_size - 1}:
+    for number, file in enumerate(files):
+        for position in {(0, 40, 100)[number % 3], file.stat().st_size - 1}:
             damage_bit(file, position)
             with pytest.raises(CorruptDatasetError, match=re.escape(file.name)):
                 open_all(copied)

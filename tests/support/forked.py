@@ -94,12 +94,12 @@ class Forked:
         """Ends it by SIGKILL, if it still runs."""
         self._process.kill()
 
-    def finish(self) -> CompletedProcess[str]:
+    def finish(self, timeout: float = 60) -> CompletedProcess[str]:
         """Waits for its end, and closes it: its exit code and what it wrote."""
         with closing(self):
             try:
                 output, errors = self.stdout.read(), self.stderr.read()
-                return CompletedProcess((), self.wait(60), output, errors)
+                return CompletedProcess((), self.wait(timeout), output, errors)
             finally:
                 self.kill()
                 self.wait(60)

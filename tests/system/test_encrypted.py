@@ -1,8 +1,7 @@
 """Encryption as users turn it on: by the environment, by a token, by the command line."""
 
 import os
-import subprocess
-import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from halohop.store.requests import FetchRequest
 from halohop.testing.graphs import ring
 from halohop.testing.worlds import TOKEN, hosts
 from halohop.transport import Limits, Token, connect
+from tests.support.forked import Forked
 
 SECRET = TOKEN.key.decode()
 SEALED = Token(SECRET, encrypt=True)
@@ -53,10 +53,9 @@ def test_hosts_that_share_an_environment(parts, expected, monkeypatch):
 
 
 def test_the_command_line(parts, expected):
-    command = [sys.executable, "-m", "halohop", "serve", str(parts), "--listen", "127.0.0.1:0", "--encrypt"]
-    with subprocess.Popen(command, env=os.environ | {"HALOHOP_TOKEN": SECRET}, stderr=subprocess.PIPE, text=True) as process:
+    command = ["serve", str(parts), "--listen", "127.0.0.1:0", "--encrypt"]
+    with closing(Forked("halohop.__main__", command, os.environ | {"HALOHOP_TOKEN": SECRET})) as process:
         try:
-            assert process.stderr is not None
             address = process.stderr.readline().split()[-1]
             with halohop.connect([address], token=SEALED, limits=LIMITS) as graph:
                 assert told(graph) == expected
@@ -64,4 +63,4 @@ def test_the_command_line(parts, expected):
                 halohop.connect([address], token=TOKEN, limits=LIMITS)
         finally:
             process.kill()
-            process.communicate(timeout=60)
+            process.wait(60)

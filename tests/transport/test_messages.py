@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -29,6 +29,7 @@ def header(body: object, name: str = "LocateReply") -> bytes:
     return bytes([len(name)]) + name.encode() + msgspec.msgpack.encode(body)
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 2**32), st.booleans())
 def test_round_trip(seed, read_only):
     for message in random_messages(seed):

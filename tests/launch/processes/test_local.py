@@ -5,9 +5,11 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import torch.distributed as dist
 
 from halohop.cores import usable_cores
 from halohop.errors import ClusterError, InputError
@@ -46,7 +48,15 @@ def helpers(logs: Path) -> list[int]:
 
 def test_every_rank_gets_its_place_and_its_nodes_arguments(fake_trainer: str, tmp_path: Path) -> None:
     events: list[local.Event] = []
-    local.run(fake_trainer, [["report", "a"], ["report", "b"]], trainers=2, logs=tmp_path / "logs", on_event=events.append)
+
+    def on_event(event: local.Event) -> None:
+        events.append(event)
+        if event["event"] == "world":
+            store = dist.TCPStore(*event["store"], is_master=False, timeout=timedelta(seconds=PATIENCE_S))
+            store.set("test", "")
+            store.wait(["rank"])
+
+    local.run(fake_trainer, [["report", "a"], ["report", "b"]], trainers=2, logs=tmp_path / "logs", on_event=on_event)
     assert [event["event"] for event in events] == ["world", "secret"]
     assert events[0]["arguments"] == ["report", "a"]
     assert events[0]["env"] == {

@@ -137,7 +137,7 @@ def same_rows(found: dict[str, Tensor], given: dict[str, Tensor], rows: list[int
 
 
 @given(st.integers(0, 10**9), st.sampled_from([1, 2, 3, 8, 40]))
-@settings(max_examples=150)
+@settings(max_examples=75)
 def test_nothing_is_lost_in_memory(seed: int, num_parts: int) -> None:
     tables = random_tables(seed)
     assignment = random_assignment(tables, num_parts, seed)
@@ -148,7 +148,7 @@ def test_nothing_is_lost_in_memory(seed: int, num_parts: int) -> None:
 
 
 @given(st.integers(0, 10**9), st.sampled_from([1, 2, 3, 8]))
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_nothing_is_lost_on_disk(tmp_path_factory: pytest.TempPathFactory, seed: int, num_parts: int) -> None:
     tables = random_tables(seed)
     assignment = random_assignment(tables, num_parts, seed)
@@ -175,7 +175,7 @@ def test_methods_work_on_any_graph(tmp_path_factory: pytest.TempPathFactory, see
 
 
 @given(st.integers(0, 10**9), st.sampled_from([1, 2, 3, 8]), st.booleans())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_halo_columns_are_those_of_the_sources(
     tmp_path_factory: pytest.TempPathFactory, seed: int, num_parts: int, on_disk: bool
 ) -> None:

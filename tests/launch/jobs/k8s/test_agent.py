@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from halohop.launch.jobs.k8s import agent
 from halohop.recipes.names import STATE
 from halohop.testing.worlds import free_addresses
+from tests.support.forked import Forked
 
 SCRIPT = """
 import os, signal, sys, threading
@@ -25,12 +24,11 @@ sys.exit(int(sys.argv[1]))
 """
 
 
-def begin(tmp_path: Path, word: str, ranks: int = 2) -> subprocess.Popen[str]:
+def begin(tmp_path: Path, word: str, ranks: int = 2) -> Forked:
     (tmp_path / "script.py").write_text(SCRIPT)
     port = free_addresses(1)[0].rpartition(":")[2]
     where = ("--nnodes=1", "--node-rank=0", f"--nproc-per-node={ranks}", "--master-addr=127.0.0.1", f"--master-port={port}")
-    command = [sys.executable, "-m", "halohop.launch.jobs.k8s.agent", *where, str(tmp_path / "script.py"), word]
-    return subprocess.Popen(command, env=os.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return Forked("halohop.launch.jobs.k8s.agent", [*where, str(tmp_path / "script.py"), word], os.environ)
 
 
 @pytest.mark.parametrize(
@@ -39,19 +37,17 @@ def begin(tmp_path: Path, word: str, ranks: int = 2) -> subprocess.Popen[str]:
 )
 def test_the_code_is_that_of_the_rank_that_failed_first(tmp_path, word, code):
     """The other rank is ended by torchrun, with SIGTERM, which is not what happened."""
-    with begin(tmp_path, word) as process:
-        _, err = process.communicate(timeout=100)
-    assert process.returncode == code, err
+    done = begin(tmp_path, word).finish()
+    assert done.returncode == code, done.stderr
 
 
 @pytest.mark.full
 def test_a_signal_ends_the_ranks_and_is_the_code(tmp_path):
-    with begin(tmp_path, "wait", ranks=1) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        process.terminate()
-        _, err = process.communicate(timeout=100)
-    assert process.returncode == 128 + signal.SIGTERM, err
+    process = begin(tmp_path, "wait", ranks=1)
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGTERM)
+    done = process.finish()
+    assert done.returncode == 128 + signal.SIGTERM, done.stderr
 
 
 def test_a_run_that_saved_its_state_is_gone_on_with(tmp_path, monkeypatch):

@@ -146,8 +146,9 @@ def test_a_server_that_ends_early_is_named(job: Any, tmp_path: Path, monkeypatch
     monkeypatch.setattr(local, "SETTLE_S", 0.1)
     (tmp_path / "work" / "wait.py").write_text("import time\ntime.sleep(600)")
     port = int(free_addresses(1)[0].rpartition(":")[2])
-    with pytest.raises(ClusterError, match=r"(?s)server 0 \(host-0, process \d+\) failed with exit code 2.*another name"):
-        run(job(servers=Servers(port=port, options={"column": "y=no.npy"}), run=("wait.py",)))
+    said = r"(?s)server 0 \(host-0, process \d+\) failed with exit code 2.*Invalid value for '--lease'"
+    with pytest.raises(ClusterError, match=said):
+        run(job(servers=Servers(port=port, options={"lease": "soon"}), run=("wait.py",)))
 
 
 @pytest.mark.parametrize(
