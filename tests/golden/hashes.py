@@ -61,16 +61,20 @@ def _fields(value: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _of_dgl(graph: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """Edges in their order, and all columns. Relations without edges are left out: blocks of a `DistGraph` do not have them."""
+    """Edges in their order, ids, and all columns of blocks. Relations without edges are left out: a `DistGraph` drops them."""
+    block = isinstance(graph, dgl.DGLBlock)
     for relation in graph.canonical_etypes:
         if graph.num_edges(relation):
-            yield from _fields(graph.edges(form="uv", etype=relation), _joined(name, (*relation[:1], relation[1])))
-            yield from _fields(dict(graph.edges[relation].data), _joined(name, relation))
-    block = isinstance(graph, dgl.DGLBlock)
+            yield from _fields(graph.edges(form="uv", etype=relation), _joined(name, relation))
+            yield from _fields(_columns(graph.edges[relation], block), _joined(name, relation))
     for side, views, kinds in (("src", graph.srcnodes, graph.srctypes), ("dst", graph.dstnodes, graph.dsttypes)):
         for kind in kinds if block or side == "src" else ():
-            columns = {key: rows for key, rows in views[kind].data.items() if len(rows)}
-            yield from _fields(columns, _joined(name, f"{side}_{kind}" if block else kind))
+            yield from _fields(_columns(views[kind], block), _joined(name, f"{side}_{kind}" if block else kind))
+
+
+def _columns(view: Any, block: bool) -> dict[str, Any]:
+    """Nodes and edges of a graph that is no block are those of the graph that was sampled, so that only ids say something."""
+    return {key: rows for key, rows in view.data.items() if len(rows) and (block or key in (dgl.NID, dgl.EID))}
 
 
 def _joined(name: str, key: Any) -> str:

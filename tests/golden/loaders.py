@@ -146,7 +146,7 @@ NODES: dict[str, tuple[str, Make]] = {
     "nodes, by relation": ("typed", papers({CITES: [3, 0], WRITES: [0, -1], BACK: [2, 2]})),
     "nodes, columns": ("typed", papers(node_columns={"paper": ["when"], "author": ["x"]}, edge_columns=[])),
     "nodes, no ids": ("typed", papers(node_columns=[], edge_columns=[], ids=["n_id"])),
-    "nodes, edges=all": (
+    "nodes, expand=all": (
         "typed",
         lambda graph, **how: halohop.NeighborLoader(graph, [-1, 2], ("author", None), batch_size=12, expand="all", **FEW, **how),
     ),
