@@ -41,6 +41,7 @@ def test_other_ways_make_the_same_partitions(way: str) -> None:
     check(name, partitions.hashed(name, write))
 
 
+@pytest.mark.full  # a process takes five seconds to import what it needs
 def test_the_command_line_makes_the_same_partitions() -> None:
     pytest.importorskip("pyarrow")
 
