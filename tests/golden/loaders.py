@@ -279,6 +279,7 @@ CALLS: dict[str, tuple[str, Make]] = {
     "random_walk, weights, edges": ("plain", walks(torch.arange(40), 5, weight_attr="weight", return_edge_ids=True)),
     "random_walk, p and q": ("plain", walks(torch.arange(40), 5, p=0.5, q=2.0)),
     "random_walk, metapath": ("typed", walks(("paper", torch.arange(40)), metapath=[WRITES, BACK, CITES])),
+    "random_walk, out-edges": ("out", walks(("paper", torch.arange(40)), metapath=[CITES, CITES], edge_dir="out")),
     "random_walk, stop": ("plain", walks(torch.arange(90), 4, dead_end="stop")),
     "HalohopSampler, nodes": ("typed", from_nodes()),
     "HalohopSampler, nodes, disjoint": ("typed", from_nodes(disjoint=True)),
@@ -287,3 +288,15 @@ CALLS: dict[str, tuple[str, Make]] = {
 }
 LOADERS = NODES | LINKS | OTHERS | CALLS
 """Name -> its graph, and the function."""
+
+RANK = halohop.World(rank=1, size=2)
+DIVIDED: dict[str, tuple[int, Make]] = {
+    "2 partitions, gids": (2, papers(gids=True)),
+    "2 partitions, locality=owner": (2, papers(locality="owner", shuffle=True)),
+    "4 partitions, locality=owner": (4, papers(locality="owner", shuffle=True)),
+    "4 partitions, share_near": (
+        4,
+        lambda graph, **how: Calls(lambda **when: halohop.placement.share_near(graph, ("paper", "train"), RANK).ids, 1),
+    ),
+}
+"""Of "typed" in partitions by `owners`, on which these depend: name -> how many, and the function."""

@@ -12,8 +12,8 @@ import halohop
 import halohop.dgl as dgl
 from halohop.testing.worlds import TOKEN, free_addresses, hosts
 from tests.golden import faces, kept
-from tests.golden.graphs import DATA, HALO, direction, owners, slices
-from tests.golden.loaders import CALLS, LOADERS
+from tests.golden.graphs import DATA, direction, slices
+from tests.golden.loaders import CALLS, DIVIDED, LOADERS
 from tests.golden.parts import batches
 
 pytestmark = pytest.mark.xdist_group("golden batches")  # one process makes the partitions
@@ -66,8 +66,8 @@ def check(names: Any, made: Mapping[str, Any], *, where: str) -> None:
         where: what the message says of their making.
     """
     if batches.permutation() != kept.load("batches")[batches.PERMUTATION]:
-        names = [name for name in names if "shuffled" not in name]
-        made = {case: value for case, value in made.items() if "shuffled" not in case}
+        names = [name for name in names if not shuffles(name)]
+        made = {case: value for case, value in made.items() if not shuffles(case)}
     among = [
         case for case in kept.load("batches") if case.partition(" > ")[0] in names and _epoch(case) <= max(map(_epoch, made))
     ]
@@ -78,6 +78,11 @@ def check(names: Any, made: Mapping[str, Any], *, where: str) -> None:
         loaders = {case.partition(" > ")[0] for case in {*among, *made} if cases.get(case) != made.get(case)}
         text = f"batches of {where} differ for {len(loaders)} of {len(names)} loaders: {'; '.join(sorted(loaders))}"
         raise AssertionError(f"{text}\n{error}") from None
+
+
+def shuffles(case: str) -> bool:
+    """True if torch's permutations decide the order of seeds."""
+    return "shuffled" in case or "locality" in case
 
 
 def _epoch(case: str) -> int:
@@ -97,14 +102,12 @@ def made(names: Any, loader_of: Callable[[str], Any], *, epochs: int = 1) -> dic
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    found = {}
-    for source, make in DATA.items():
-        for num_parts in PARTS:
-            data, folder = make(), tmp_path_factory.mktemp("golden") / "parts"
-            how = {"method": owners(data, num_parts), "halo": HALO[source], "edge_dir": direction(source)}
-            halohop.partition(data, folder, num_parts=num_parts, **how)
-            found[source, num_parts] = folder
-    return found
+    root = tmp_path_factory.mktemp("golden")
+    return {
+        (source, num_parts): batches.divide(source, num_parts, root / f"{source}-{num_parts}")
+        for source in DATA
+        for num_parts in PARTS
+    }
 
 
 # halohop's loaders
@@ -188,6 +191,14 @@ def test_batches_do_not_depend_on_where_an_epoch_resumes() -> None:
         later.load_state_dict(stopped.state_dict())
         found |= batches.hashed(name, ((0, number, batch) for number, batch in enumerate([*first, *later])))
     check(names, found, where="epochs that resume")
+
+
+def test_batches_that_depend_on_partitions(folders: Folders) -> None:
+    found: dict[str, Any] = {}
+    for name, (num_parts, make) in DIVIDED.items():
+        with halohop.open(folders["typed", num_parts]) as graph:
+            found |= made([name], lambda _, graph=graph, make=make: make(graph, seed=batches.SEED, num_workers=2))
+    check(DIVIDED, found, where="partitions on which they depend")
 
 
 def test_ranks_share_the_batches() -> None:

@@ -5,16 +5,18 @@ need several processes of DGL or GLT, because `tests/dgl` and `tests/glt` show t
 learned rows, which are computed.
 """
 
+import tempfile
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
 
 import halohop
 from tests.golden import faces
-from tests.golden.graphs import DATA, direction
+from tests.golden.graphs import DATA, HALO, direction, owners
 from tests.golden.hashes import fields, hash_tensor
-from tests.golden.loaders import LOADERS
+from tests.golden.loaders import DIVIDED, LOADERS
 
 SEED = 4
 KEPT = ((0, 0), (0, 1), (0, 2), (1, 0))
@@ -31,7 +33,22 @@ def make() -> dict[str, Any]:
             found |= hashed(name, list(first_epochs(reference(name))))
         except Exception as error:
             found[name] = lambda error=error: failed(error)
+    with tempfile.TemporaryDirectory(prefix="golden") as folder:
+        for name, (num_parts, loader) in DIVIDED.items():
+            try:
+                with halohop.open(divide("typed", num_parts, Path(folder, name))) as graph:
+                    found |= hashed(name, list(first_epochs(loader(graph, seed=SEED, run="inline"))))
+            except Exception as error:
+                found[name] = lambda error=error: failed(error)
     return found
+
+
+def divide(source: str, num_parts: int, folder: Path) -> Path:
+    """Partitions on disk by `owners`."""
+    data, halo = DATA[source](), HALO[source]
+    how = {"method": owners(data, num_parts), "halo": halo, "edge_dir": direction(source)}
+    halohop.partition(data, folder, num_parts=num_parts, **how)
+    return folder
 
 
 def failed(error: Exception) -> None:
@@ -65,4 +82,4 @@ def hashed(name: str, batches: Iterable[tuple[int, int, Any]]) -> dict[str, dict
 
 
 SOURCES = LOADERS | faces.DGL | faces.DGL_WHOLE | faces.GLT | faces.GLT_SAMPLERS
-"""All cases: the name of the graph, and the function that makes the loader."""
+"""All cases but `DIVIDED`: the name of the graph, and the function that makes the loader."""
