@@ -1,7 +1,7 @@
 """Public names with their signatures, spelled the same on each version of Python, torch and NumPy.
 
-A case is a name below ``halohop.``; ``NAME::MEMBER`` is a member of a class. Where a class is
-defined inside does not matter: types are named without their modules. Members that other libraries define (torch, PyG) are left out, as they depend on a version.
+A case is a name below ``halohop.``, and ``NAME::MEMBER`` is a member of a class. Types are named without their modules, because a
+class may move. Members that other libraries define (torch, PyG) depend on a version and are left out.
 """
 
 import builtins
