@@ -98,8 +98,12 @@ def _moved() -> dict[str, str]:
     halohop = importlib.import_module("halohop")
     found = {}
     for module in MODULES[1:]:
-        for name in getattr(importlib.import_module(f"halohop.{module}"), "__all__", ()):
-            value = getattr(importlib.import_module(f"halohop.{module}"), name)
+        try:
+            owner = importlib.import_module(f"halohop.{module}")
+        except ImportError:  # said above
+            continue
+        for name in owner.__all__:
+            value = getattr(owner, name)
             if name not in halohop.__all__ and getattr(halohop, name, None) is value:
                 found[f"moved::{name}"] = f"{module}.{name}"
     return found
