@@ -121,7 +121,8 @@ def described(value: Any) -> Any:
     if inspect.isclass(value) and not isinstance(value, types.GenericAlias):
         foreign = [base for base in value.__mro__ if not _own(base) and base is not object]
         direct = [base.__qualname__ for base in foreign if any(base in each.__bases__ for each in value.__mro__ if _own(each))]
-        made = spelled_signature(value) if _own(value) and not issubclass(value, enum.Enum) else ""
+        is_plain = issubclass(value, enum.Enum) or (issubclass(value, Exception) and not _own(value.__init__))
+        made = "" if is_plain else spelled_signature(value)
         return f"class{made}" + (f" is a {', '.join(name for name in direct if name != 'Generic')}" if direct else "")
     if callable(value) and not _is_type(value):
         return f"def{spelled_signature(value)}"
