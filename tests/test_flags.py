@@ -3,7 +3,6 @@
 import dataclasses
 import importlib
 import inspect
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,10 +13,11 @@ import halohop
 from halohop.errors import InputError
 from halohop.flags import FLAGS, checks_flags, flag
 from halohop.store.draw import Rules
+from tests.golden.parts.signatures import public_names
 
 WRONG = ["False", "no", "", 2, -1, 1.0, [], [True], np.array([True, False]), torch.ones(2), b"1"]
 RIGHT = [True, 1, np.True_, np.int8(1), torch.tensor(True), torch.tensor([1])]
-NAMES = [name for name in (Path(__file__).parent / "public_surface.txt").read_text().split() if not name.startswith("nn.")]
+NAMES = [name for name in public_names() if not name.startswith("nn.")]
 
 
 def graph() -> Data:

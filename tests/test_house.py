@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import halohop
+from tests.golden.parts.signatures import public_names
 
 ROOT = Path(__file__).parents[1]
 MODULES = sorted((ROOT / "src" / "halohop").rglob("*.py"))
@@ -99,22 +100,6 @@ def test_doctests(folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert output == [], "".join(output)
 
 
-def test_public_surface() -> None:
-    """A public name comes or goes only on purpose: change tests/public_surface.txt and the changelog with it.
-
-    A line ``module.name`` is a name of `halohop.module`, whose names are all listed then.
-    """
-    listed = (ROOT / "tests" / "public_surface.txt").read_text().split()
-    modules = ["halohop", *sorted({f"halohop.{name.rpartition('.')[0]}" for name in listed if "." in name})]
-    found = []
-    for module in map(importlib.import_module, modules):
-        public = list(module.__all__)
-        assert len(set(public)) == len(public)
-        assert [name for name in public if not hasattr(module, name)] == []
-        found += [f"{module.__name__}.{name}".removeprefix("halohop.") for name in public]
-    assert sorted([*found, "open"]) == sorted(listed)
-
-
 def test_names_that_have_moved_are_found_where_they_were() -> None:
     moved = {name: module for module, names in halohop._MOVED.items() for name in names}
     assert len(moved) == 26
@@ -126,7 +111,7 @@ def test_names_that_have_moved_are_found_where_they_were() -> None:
 
 def test_public_modules_are_loaded_when_they_are_named() -> None:
     """In a fresh process, in which no test has imported them; and Python's own `open` stays what it is."""
-    listed = (ROOT / "tests" / "public_surface.txt").read_text().split()
+    listed = public_names()
     modules = sorted(
         {name.partition(".")[0] for name in listed if "." in name} - {"launch"} | {"dgl", "glt", "recipes", "testing"}
     )

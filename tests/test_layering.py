@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.golden.parts.signatures import public_names
+
 SRC = Path(__file__).parents[1] / "src" / "halohop"
 
 # A module imports from its own layer and from those before it. "__init__" is halohop/__init__.py, the public names.
@@ -92,7 +94,7 @@ MAX_LINES = 330
 # These are programs on top of the library: they import its public names, as a user's program does.
 APPLICATIONS = {"recipes", "dgl", "glt"}
 
-PUBLIC = frozenset(f"halohop.{name}" for name in (Path(__file__).parent / "public_surface.txt").read_text().split())
+PUBLIC = frozenset(f"halohop.{name}" for name in public_names())
 PUBLIC_MODULES = frozenset({"halohop", *(name.rpartition(".")[0] for name in PUBLIC)})
 
 
@@ -158,7 +160,7 @@ def _private_offences(name: str) -> Iterator[str]:
     known = PUBLIC | PUBLIC_MODULES
     parents = [name.rsplit(".", count)[0] for count in range(name.count(".") + 1)]
     if not any(parent in PUBLIC for parent in parents) and name not in known:
-        yield f"{name} is not public: tests/public_surface.txt lists what is"
+        yield f"{name} is not public: tests/golden/files/signatures.json lists what is"
 
 
 def _name_offences(name: str, path: str) -> Iterator[str]:
