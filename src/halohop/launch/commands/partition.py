@@ -11,18 +11,92 @@ from halohop.files import is_url, masked
 from halohop.launch.commands import replicate
 from halohop.launch.commands.replicate import copies_of
 from halohop.launch.options import shared
-from halohop.launch.options import stage as stage_options
+from halohop.launch.options.fields import field_option
 from halohop.launch.terminal import logs
 from halohop.launch.terminal.console import Console, echo
 from halohop.partitioning.assigners.defaults import TOLERANCE
+from halohop.recipes.config import TaskName, TrainConfig
+from halohop.typing import EdgeDir as EdgeDirection
 
 if TYPE_CHECKING:
     from halohop.launch.commands.planning import Planned
     from halohop.partitioning.assigners.assign import Method
 
 
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help="synthetic:SIZE, synthetic-hetero:SIZE, pyg:CLASS/NAME, a .pt file, a graph.toml, a dataset folder, "
+        "glt:FOLDER, or dgl:FOLDER/part_config.json.",
+    ),
+]
+FeatureDtype = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DTYPE",
+        show_default="as in SOURCE",
+        help="Store x and edge_attr as float16, bfloat16 or int8; other columns by name: feat=int8.",
+    ),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the partitioned graph in OUT.")]
+Tolerance = Annotated[float, typer.Option(min=0.0, help="How far a partition may exceed the mean size, as a share of it.")]
+Blocks = Annotated[
+    int | None,
+    typer.Option(
+        "--blocks",
+        metavar="N",
+        min=0,
+        show_default="16, or 64 for 32 or 64 partitions",
+        help="Blocks for --locality blocks: a power of two. Only metis makes them. 0 is none.",
+    ),
+]
+BalanceTypes = Annotated[bool, typer.Option("--balance-types", help="Balance each node type separately.")]
+GivenAssignment = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--assignment",
+        metavar="[TYPE=]FILE",
+        show_default=False,
+        help="The partition of each node: a .npy file, or a text file with a number per line. Repeat it for each node type, "
+        "or give a folder of such files.",
+    ),
+]
+Halo = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME,NAME,...",
+        show_default=False,
+        help="Node columns, or raw_id, to also store with the edges, for sampling by node times or labor on several hosts.",
+    ),
+]
+WeightSums = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME,NAME,...",
+        show_default=False,
+        help="Edge weights to store running sums of, for faster sampling. Costs a byte per edge.",
+    ),
+]
+EdgeDir = Annotated[
+    EdgeDirection,
+    typer.Option(help="Neighbors that can be sampled: sources of edges into a node, or destinations of edges out of it."),
+]
+BuildMemory = Annotated[
+    str | None,
+    shared.size_option(
+        "Memory limit of the build, such as 4GB. The rest is read and written in pieces.", "half of the free memory"
+    ),
+]
+Worker = Annotated[
+    bool, typer.Option("--worker", help="Share the work with all processes that have the same arguments, on any host.")
+]
+Task = Annotated[TaskName, typer.Option(help="link splits the edges into train, val and test.")]
+TimeAttr = Annotated[str | None, field_option(TrainConfig, "time_attr", shared.LINKS).info]
+
+
 def partition(
-    source: shared.Source,
+    source: Source,
     out: Annotated[str, typer.Argument(metavar="OUT", help="New folder, or a URL with --stage.")],
     parts: Annotated[
         int | None,
@@ -30,22 +104,22 @@ def partition(
     ] = None,
     method: replicate.MethodOrFrequency = "auto",
     seed: Annotated[int, typer.Option(help="Random seed of the partitioning.")] = 0,
-    tolerance: shared.Tolerance = TOLERANCE,
-    blocks: shared.Blocks = None,
-    balance_types: shared.BalanceTypes = False,
-    assignment: shared.GivenAssignment = None,
-    halo: shared.Halo = None,
-    edge_dir: shared.EdgeDir = "in",
-    feature_dtype: shared.FeatureDtype = None,
-    weight_sums: shared.WeightSums = None,
-    memory: shared.BuildMemory = None,
-    worker: shared.Worker = False,
-    overwrite: shared.Overwrite = False,
-    stage: stage_options.Folder = None,
+    tolerance: Tolerance = TOLERANCE,
+    blocks: Blocks = None,
+    balance_types: BalanceTypes = False,
+    assignment: GivenAssignment = None,
+    halo: Halo = None,
+    edge_dir: EdgeDir = "in",
+    feature_dtype: FeatureDtype = None,
+    weight_sums: WeightSums = None,
+    memory: BuildMemory = None,
+    worker: Worker = False,
+    overwrite: Overwrite = False,
+    stage: shared.StageFolder = None,
     undirected: shared.Undirected = False,
     normalize: shared.Normalize = False,
-    task: shared.PartitionTask = "node",
-    time_attr: shared.TimeAttr = None,
+    task: Task = "node",
+    time_attr: TimeAttr = None,
     replica_ratio: replicate.Ratio = None,
     replica_memory: replicate.Memory = None,
     fanout: replicate.Fanout = "10,5",

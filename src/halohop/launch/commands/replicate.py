@@ -3,13 +3,13 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from halohop.errors import InputError
-from halohop.launch.options import choices, shared
-from halohop.launch.options.parsing import check_numbers, check_size, numbers
+from halohop.launch.options import shared
+from halohop.launch.options.parsing import numbers
 from halohop.launch.terminal.console import echo
 from halohop.recipes import config
 
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from halohop.store.tables import GraphTables
 
 COPIES = "Replicas"
+_Hotness = Literal["vip", "presample", "degree"]
 
 MethodOrFrequency = Annotated[
-    choices.MethodOrFrequency,
+    Literal[shared.Method, "frequency"],
     typer.Option(help="How to assign nodes. auto prefers metis. frequency uses --fanout, --batch-size, --split and --hotness."),
 ]
 
@@ -33,16 +34,9 @@ Ratio = Annotated[
 ]
 Memory = Annotated[
     str | None,
-    typer.Option(
-        metavar="SIZE",
-        rich_help_panel=COPIES,
-        callback=check_size,
-        help="Memory of each partition for copies, such as 4GB. Give this or --replica-ratio.",
-    ),
+    shared.size_option("Memory of each partition for copies, such as 4GB. Give this or --replica-ratio.", True, COPIES),
 ]
-Fanout = Annotated[
-    str, typer.Option(metavar="N,N,...", rich_help_panel=COPIES, callback=check_numbers, help="Neighbors per hop in training.")
-]
+Fanout = Annotated[str, shared.fanout_option("Neighbors per hop in training.", True, COPIES)]
 BatchSize = Annotated[int, typer.Option(min=1, rich_help_panel=COPIES, help="Seeds per batch in training.")]
 Split = Annotated[
     str,
@@ -52,7 +46,7 @@ Split = Annotated[
 ]
 Locality = Annotated[config.Locality, typer.Option(rich_help_panel=COPIES, help="The --locality of training.")]
 Hotness = Annotated[
-    choices.Hotness, typer.Option(rich_help_panel=COPIES, help="Rank nodes by computed access counts, sampled counts, or degree.")
+    _Hotness, typer.Option(rich_help_panel=COPIES, help="Rank nodes by computed access counts, sampled counts, or degree.")
 ]
 Lists = Annotated[bool, typer.Option("--replica-lists", rich_help_panel=COPIES, help="Also copy the in-neighbors of the nodes.")]
 
@@ -67,7 +61,7 @@ class Copies:
     batch_size: int
     split: str
     locality: config.Locality
-    hotness: choices.Hotness
+    hotness: _Hotness
     replica_lists: bool
 
     @property
@@ -82,7 +76,7 @@ class Copies:
 
         node_type, _, of_type = self.split.partition(":")
         name, of = (of_type, node_type) if of_type else (self.split, None)
-        fanouts = numbers(self.fanout) or ()
+        fanouts = numbers(self.fanout)
         return Frequency(fanouts=fanouts, batch_size=self.batch_size, split=name, node_type=of, method=self.hotness)
 
     def check(self, tables: "GraphTables") -> None:
@@ -116,7 +110,7 @@ class Copies:
         if (self.replica_ratio is None) == (self.replica_memory is None):
             raise InputError("give one of --replica-ratio and --replica-memory")
         return Replicas(
-            fanouts=numbers(self.fanout) or (),
+            fanouts=numbers(self.fanout),
             batch_size=self.batch_size,
             ratio=self.replica_ratio,
             memory=self.replica_memory,

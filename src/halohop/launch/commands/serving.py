@@ -36,7 +36,7 @@ def serve(
     clients: int | None = None,
     grace: float = 0.0,
     threads: int = 8,
-    cache: str | None = "auto",
+    cache: str = "auto",
     memory: str | None = None,
     hot_memory: str | None = None,
     verify: bool = False,

@@ -1,0 +1,139 @@
+"""Options of commands from the fields of dataclasses: type, choices, default and help are the field's own.
+
+To add an option, add a field with its line in the docstring's ``Args:``.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from functools import cache, wraps
+from inspect import Parameter, Signature
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+import typer
+
+from halohop.launch.options.docstrings import flag_of, help_of
+from halohop.launch.options.parsing import cache_bytes, check_with, names, numbers, size_text
+from halohop.memory import parse_size
+from halohop.recipes.checks import Bytes, CacheSize, Seconds, SizeText
+
+SPELLINGS: Mapping[Any, tuple[str, Callable[[str], Any] | None]] = {
+    tuple[int, ...]: ("N,N,...", numbers),
+    tuple[str, ...]: ("NAME,NAME,...", names),
+    Bytes: ("SIZE", parse_size),
+    CacheSize: ("SIZE", cache_bytes),
+    SizeText: ("SIZE", size_text),
+    Seconds: ("SECONDS", None),
+}
+"""By type: what help calls a value, and what reads it if typer cannot."""
+
+TERMINAL: Mapping[str, str | None] = {
+    "copy_to": None,
+    "device": "NAME",
+    "log_every": None,
+    "metrics": "[HOST]:PORT",
+    "relation": "SRC,NAME,DST",
+    "split": "NAME",
+    "strict_negatives": "--strict-negatives/--no-strict-negatives",
+    "target": "TYPE",
+    "time_attr": "COLUMN",
+    "token_file": "FILE",
+}
+"""By field: what help calls a value, if the type does not tell; the names of a flag. None: the field has no option."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldOption:
+    """The option of a field: a parameter for typer, what typer shows, and what turns its value into the field's."""
+
+    parameter: Parameter
+    info: Any
+    read: Callable[[Any], Any]
+
+
+def from_fields(
+    kind: type, *, panels: Mapping[str, str | None], before: Mapping[str, Sequence[str]]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorates a function with a parameter `settings`. The command has an option for each field in its place.
+
+    The function receives the values of the fields as a dictionary. If it has a parameter of a field's name, that counts.
+
+    Args:
+        kind: the dataclass, whose order the options have.
+        panels: sections of the help, by the first field of each.
+        before: other parameters of the function, by the field that they precede.
+    """
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        own = dict(inspect.signature(function).parameters)
+        options: dict[str, FieldOption] = {}
+        panel, ordered = None, []
+        for field in (each.name for each in fields(kind)):
+            panel = panels.get(field, panel)
+            ordered += [own[name] for name in before.get(field, ())]
+            if field not in own and TERMINAL.get(field, "") is not None:
+                options[field] = field_option(kind, field, panel)
+                ordered.append(options[field].parameter)
+        placed = {each.name for each in ordered}
+        parameters = []
+        for name, parameter in own.items():
+            parameters += ordered if name == "settings" else [parameter] if name not in placed else []
+        parameters = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in parameters]
+
+        @wraps(function)
+        def command(**given: Any) -> None:
+            settings = {field: option.read(given.pop(option.parameter.name)) for field, option in options.items()}
+            function(settings=settings, **given)
+
+        command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {each.name: each.annotation for each in parameters}
+        return command
+
+    return decorate
+
+
+def field_option(kind: type, field: str, panel: str | None = None) -> FieldOption:
+    """The option of a field of a dataclass, in a section of the help.
+
+    A name that ends in ``_s``, for seconds, loses the end. A flag that is on by default can also be turned off.
+
+    Example:
+        >>> from halohop.recipes.config import TrainConfig
+        >>> option = field_option(TrainConfig, "fanout")
+        >>> option.parameter.default, option.read("5,-1")
+        ('15,10', (5, -1))
+    """
+    hint, default = _hints(kind)[field], next(each.default for each in fields(kind) if each.name == field)
+    if get_origin(hint) in (Union, UnionType):
+        hint = Union[tuple(member for member in get_args(hint) if member is not NoneType)]  # noqa: UP007
+    metavar, read = SPELLINGS.get(hint, (None, None))
+    flag = flag_of(field)
+    shown = TERMINAL.get(field) or metavar
+    if hint is bool:
+        flag, shown = shown or (f"{flag}/--no-{flag[2:]}" if default else flag), None
+    text, none = help_of(kind, field)
+    info = typer.Option(
+        flag,
+        help=text,
+        rich_help_panel=panel,
+        metavar=shown,
+        show_default=none or True,
+        callback=check_with(read) if read else None,
+    )
+    if default is MISSING:
+        default = Parameter.empty
+    elif isinstance(default, tuple):
+        default = ",".join(map(str, default))
+    parameter = Parameter(
+        flag_of(field)[2:].replace("-", "_"),
+        Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[str | None if read else get_type_hints(kind)[field], info],
+    )
+    return FieldOption(parameter=parameter, info=info, read=lambda text: read(text) if read and text is not None else text)
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
