@@ -1,8 +1,9 @@
 """Types of the fields of a run's config, and checks of single values: each names the value and what it may be."""
 
 import re
+from dataclasses import fields
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from msgspec import Meta
 
@@ -42,7 +43,7 @@ def check_fields(config: Any) -> None:
     Raises:
         InputError: names the field, its value, and what it may be.
     """
-    for name, hint in get_type_hints(type(config), include_extras=True).items():
+    for name, hint in ((each.name, each.type) for each in fields(config)):
         value, members = getattr(config, name), (hint, *get_args(hint))
         if value is None and NoneType in members:
             continue

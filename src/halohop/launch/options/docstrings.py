@@ -3,7 +3,6 @@
 import inspect
 import re
 import sys
-from dataclasses import fields
 from functools import cache
 
 _ARGUMENT = re.compile(r"^    ([\w, ]+): (.*(?:\n     .*)*)", re.MULTILINE)
@@ -31,11 +30,11 @@ def help_of(kind: type, field: str) -> tuple[str, str | None]:
         >>> help_of(TrainConfig, "embed_dim")
         ('Width of learned embeddings, for node types without features.', 'as --hidden')
     """
-    found = _HELP.fullmatch(field_texts(kind).get(field, ""))
+    texts = field_texts(kind)
+    found = _HELP.fullmatch(texts.get(field, ""))
     assert found is not None, field
-    known = {each.name for each in fields(kind)}
     text, none = (
-        part and re.sub(r"`([^`]+)`", lambda name: flag_of(name[1]) if name[1] in known else name[1], part)
+        part and re.sub(r"`([^`]+)`", lambda name: flag_of(name[1]) if name[1] in texts else name[1], part)
         for part in found.groups()
     )
     return text, none

@@ -6,10 +6,11 @@ To add an option, add a field with its line in the docstring's ``Args:``.
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from functools import cache, wraps
+from functools import reduce, wraps
 from inspect import Parameter, Signature
+from operator import or_
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import typer
 
@@ -93,7 +94,7 @@ def from_fields(
     return decorate
 
 
-def field_option(kind: type, field: str, panel: str | None = None) -> FieldOption:
+def field_option(kind: type[Any], field: str, panel: str | None = None) -> FieldOption:
     """The option of a field of a dataclass, in a section of the help.
 
     A name that ends in ``_s``, for seconds, loses the end. A flag that is on by default can also be turned off.
@@ -104,10 +105,12 @@ def field_option(kind: type, field: str, panel: str | None = None) -> FieldOptio
         >>> option.parameter.default, option.read("5,-1")
         ('15,10', (5, -1))
     """
-    hint, default = _hints(kind)[field], next(each.default for each in fields(kind) if each.name == field)
+    found = kind.__dataclass_fields__[field]
+    hint, default = found.type, found.default
     if get_origin(hint) in (Union, UnionType):
-        hint = Union[tuple(member for member in get_args(hint) if member is not NoneType)]  # noqa: UP007
+        hint = reduce(or_, (member for member in get_args(hint) if member is not NoneType))
     metavar, read = SPELLINGS.get(hint, (None, None))
+    plain: Any = str if read else hint.__origin__ if get_origin(hint) is Annotated else hint
     flag = flag_of(field)
     shown = TERMINAL.get(field) or metavar
     if hint is bool:
@@ -129,11 +132,6 @@ def field_option(kind: type, field: str, panel: str | None = None) -> FieldOptio
         flag_of(field)[2:].replace("-", "_"),
         Parameter.KEYWORD_ONLY,
         default=default,
-        annotation=Annotated[str | None if read else get_type_hints(kind)[field], info],
+        annotation=Annotated[plain | None if default is None else plain, info],
     )
     return FieldOption(parameter=parameter, info=info, read=lambda text: read(text) if read and text is not None else text)
-
-
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind, include_extras=True)
