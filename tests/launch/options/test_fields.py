@@ -7,10 +7,17 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from halohop.launch.commands.partition import BuildOptions
+from halohop.launch.commands.replicate import Copies
+from halohop.launch.commands.serve import ServeOptions
 from halohop.launch.options.docstrings import field_texts, help_of
-from halohop.launch.options.fields import TERMINAL, from_fields
+from halohop.launch.options.fields import from_fields
+from halohop.launch.options.spellings import TERMINAL
 from halohop.recipes.checks import Bytes, CacheSize, Seconds
 from halohop.recipes.config import InferConfig, TrainConfig
+
+KINDS = [TrainConfig, InferConfig, ServeOptions, BuildOptions, Copies]
+"""The dataclasses whose fields are options of commands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,11 +127,11 @@ def test_texts_of_another_dataclass() -> None:
     assert help_of(Pie, "taste") == ("What it tastes of.", "as --layers")
 
 
-@pytest.mark.parametrize("kind", [TrainConfig, InferConfig])
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_docstring_has_a_line_for_each_field(kind: type) -> None:
-    assert [*field_texts(kind)] == [each.name for each in fields(kind)]
+    assert {*field_texts(kind)} == {each.name for each in fields(kind)}
     assert not [name for name in field_texts(kind) if not help_of(kind, name)[0].endswith((".", "..."))]
 
 
 def test_what_only_a_terminal_needs_is_about_fields() -> None:
-    assert TERMINAL.keys() <= {*field_texts(TrainConfig), *field_texts(InferConfig)}
+    assert TERMINAL.keys() <= {name for kind in KINDS for name in field_texts(kind)}

@@ -2,8 +2,8 @@
 
 import inspect
 import re
-import sys
 from functools import cache
+from importlib import import_module
 
 _ARGUMENT = re.compile(r"^    ([\w, ]+): (.*(?:\n     .*)*)", re.MULTILINE)
 _HELP = re.compile(r"(.*?)(?: None: (.*?)\.)?(?: Details: .*)?")
@@ -44,11 +44,11 @@ def help_of(kind: type, field: str) -> tuple[str, str | None]:
 def field_texts(kind: type) -> dict[str, str]:
     """What the docstring of a dataclass says about its fields, in lines ``name: text`` or ``name, name: text`` under ``Args:``.
 
-    The text "As in `Other`." stands for what the dataclass `Other` of the same module says.
+    The text "As in `Other`." stands for what the dataclass `Other` says, of the same module or with its module's name.
     """
     listed = (inspect.getdoc(kind) or "").partition("Args:\n")[2].partition("\n\n")[0]
     texts = {name: " ".join(text.split()) for found, text in _ARGUMENT.findall(listed) for name in found.split(", ")}
     for name, text in texts.items():
-        if other := re.fullmatch(r"As in `(\w+)`\.", text):
-            texts[name] = field_texts(getattr(sys.modules[kind.__module__], other[1]))[name]
+        if other := re.fullmatch(r"As in `(?:([\w.]+)\.)?(\w+)`\.", text):
+            texts[name] = field_texts(getattr(import_module(other[1] or kind.__module__), other[2]))[name]
     return texts

@@ -1,6 +1,7 @@
 """Options of commands from the fields of dataclasses: type, choices, default and help are the field's own.
 
-To add an option, add a field with its line in the docstring's ``Args:``.
+To add an option, add a field with its line in the docstring's ``Args:``. If help cannot know what to call a value, add an entry
+to `halohop.launch.options.spellings.TERMINAL`, too.
 """
 
 import inspect
@@ -9,39 +10,14 @@ from dataclasses import MISSING, dataclass, fields
 from functools import reduce, wraps
 from inspect import Parameter, Signature
 from operator import or_
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 import typer
 
 from halohop.launch.options.docstrings import flag_of, help_of
-from halohop.launch.options.parsing import cache_bytes, check_with, names, numbers, size_text
-from halohop.memory import parse_size
-from halohop.recipes.checks import Bytes, CacheSize, Seconds, SizeText
-
-SPELLINGS: Mapping[Any, tuple[str, Callable[[str], Any] | None]] = {
-    tuple[int, ...]: ("N,N,...", numbers),
-    tuple[str, ...]: ("NAME,NAME,...", names),
-    Bytes: ("SIZE", parse_size),
-    CacheSize: ("SIZE", cache_bytes),
-    SizeText: ("SIZE", size_text),
-    Seconds: ("SECONDS", None),
-}
-"""By type: what help calls a value, and what reads it if typer cannot."""
-
-TERMINAL: Mapping[str, str | None] = {
-    "copy_to": None,
-    "device": "NAME",
-    "log_every": None,
-    "metrics": "[HOST]:PORT",
-    "relation": "SRC,NAME,DST",
-    "split": "NAME",
-    "strict_negatives": "--strict-negatives/--no-strict-negatives",
-    "target": "TYPE",
-    "time_attr": "COLUMN",
-    "token_file": "FILE",
-}
-"""By field: what help calls a value, if the type does not tell; the names of a flag. None: the field has no option."""
+from halohop.launch.options.parsing import check_with
+from halohop.launch.options.spellings import SPELLINGS, TERMINAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +30,13 @@ class FieldOption:
 
 
 def from_fields(
-    kind: type, *, panels: Mapping[str, str | None], before: Mapping[str, Sequence[str]]
+    kind: type,
+    *,
+    panels: Mapping[str, str | None],
+    before: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    into: str = "settings",
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorates a function with a parameter `settings`. The command has an option for each field in its place.
+    """Decorates a function with a parameter for values of fields. The command has an option for each field in its place.
 
     The function receives the values of the fields as a dictionary. If it has a parameter of a field's name, that counts.
 
@@ -64,6 +44,7 @@ def from_fields(
         kind: the dataclass, whose order the options have.
         panels: sections of the help, by the first field of each.
         before: other parameters of the function, by the field that they precede.
+        into: the parameter.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -79,13 +60,13 @@ def from_fields(
         placed = {each.name for each in ordered}
         parameters = []
         for name, parameter in own.items():
-            parameters += ordered if name == "settings" else [parameter] if name not in placed else []
+            parameters += ordered if name == into else [parameter] if name not in placed else []
         parameters = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in parameters]
 
         @wraps(function)
         def command(**given: Any) -> None:
             settings = {field: option.read(given.pop(option.parameter.name)) for field, option in options.items()}
-            function(settings=settings, **given)
+            function(**{into: settings}, **given)
 
         command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -97,7 +78,8 @@ def from_fields(
 def field_option(kind: type[Any], field: str, panel: str | None = None) -> FieldOption:
     """The option of a field of a dataclass, in a section of the help.
 
-    A name that ends in ``_s``, for seconds, loses the end. A flag that is on by default can also be turned off.
+    A name that ends in ``_s``, for seconds, loses the end. A flag that is on by default can also be turned off. Ranges are left
+    to the dataclass, if it checks its values.
 
     Example:
         >>> from halohop.recipes.config import TrainConfig
@@ -123,15 +105,24 @@ def field_option(kind: type[Any], field: str, panel: str | None = None) -> Field
         metavar=shown,
         show_default=none or True,
         callback=check_with(read) if read else None,
+        min=None if read or hasattr(kind, "__post_init__") else _minimum(hint),
     )
     if default is MISSING:
         default = Parameter.empty
     elif isinstance(default, tuple):
-        default = ",".join(map(str, default))
+        default = ",".join(map(str, default)) or None
     parameter = Parameter(
         flag_of(field)[2:].replace("-", "_"),
         Parameter.KEYWORD_ONLY,
         default=default,
         annotation=Annotated[plain | None if default is None else plain, info],
     )
-    return FieldOption(parameter=parameter, info=info, read=lambda text: read(text) if read and text is not None else text)
+    return FieldOption(
+        parameter=parameter,
+        info=info,
+        read=lambda value: found.default if value is None else read(value) if read else value,
+    )
+
+
+def _minimum(hint: Any) -> float | None:
+    return next((each.ge for each in getattr(hint, "__metadata__", ())), None)

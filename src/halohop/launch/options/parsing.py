@@ -28,13 +28,13 @@ def numbers(text: str) -> tuple[int, ...]:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """The relation that an option spells.
+    """The names that an option spells.
 
     Example:
-        >>> names("user,rates,film")
-        ('user', 'rates', 'film')
+        >>> names("user,rates,film"), names("")
+        (('user', 'rates', 'film'), ())
     """
-    return tuple(text.split(","))
+    return tuple(text.split(",")) if text else ()
 
 
 def size_text(text: str) -> str:
