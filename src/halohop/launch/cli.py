@@ -3,7 +3,6 @@
 import platform
 from collections.abc import Callable
 from datetime import datetime
-from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
@@ -21,8 +20,9 @@ from halohop.launch.commands import serve as serve_command
 from halohop.launch.commands import sum_weights as sum_weights_command
 from halohop.launch.commands import tools
 from halohop.launch.commands import upload as upload_command
-from halohop.launch.options import dgl, shared
-from halohop.launch.options.fields import from_fields
+from halohop.launch.commands.partition import BuildOptions
+from halohop.launch.options import dgl, parsing, shared
+from halohop.launch.options.fields import field_option, from_fields
 from halohop.launch.options.shared import EVALUATION, LINKS, MODEL, PLACE, TRAINING
 from halohop.launch.terminal import logs
 from halohop.launch.terminal.console import Console, echo
@@ -41,6 +41,8 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         typer.echo(f"halohop {__version__} (torch {version('torch')}, Python {platform.python_version()})")
         raise typer.Exit
 
@@ -92,18 +94,45 @@ for command in _OF_DATA:
 )
 def train(
     context: typer.Context,
-    parts: shared.PartsOrSource,
+    parts: Annotated[
+        str,
+        typer.Argument(
+            metavar="PARTS_OR_SOURCE",
+            help="Folder or URL of a partitioned graph, its servers (HOST:PORT,...), or a source to partition first.",
+        ),
+    ],
     settings: dict[str, Any],
     nodes: shared.Nodes = 1,
     trainers: shared.Trainers = 1,
     stage: shared.StageFolder = None,
     stage_bytes: shared.StageBytes = None,
-    resume: shared.Resume = None,
-    out: shared.RunFolder = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            "--resume",
+            metavar="RUN",
+            callback=parsing.read_run_option,
+            is_eager=True,
+            show_default=False,
+            help="Continue the run in this folder or URL, with its options.",
+            rich_help_panel=PLACE,
+        ),
+    ] = None,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=PLACE,
+            help="Folder of the run, or its URL with --stage.",
+            metavar="FOLDER",
+            show_default="runs/DATE-TIME",
+        ),
+    ] = None,
     verify: shared.Verify = False,
-    method: shared.PartitionMethod = "auto",
-    undirected: shared.Undirected = False,
-    normalize: shared.Normalize = False,
+    method: Annotated[
+        shared.Method, typer.Option(help="How to assign nodes. auto is metis if it is installed and fits into memory.")
+    ] = "auto",
+    undirected: Annotated[bool, field_option(BuildOptions, "undirected").info] = False,
+    normalize: Annotated[bool, field_option(BuildOptions, "normalize").info] = False,
     as_json: shared.Json = False,
     config: shared.Config = None,
 ) -> None:
@@ -168,10 +197,15 @@ def train(
 )
 def infer(
     context: typer.Context,
-    parts: shared.PartsOrServers,
-    checkpoint: shared.Checkpoint,
+    parts: Annotated[
+        str,
+        typer.Argument(
+            metavar="PARTS", help="Folder or URL of a partitioned graph. With --fanout also its servers: HOST:PORT,..."
+        ),
+    ],
+    checkpoint: Annotated[str, typer.Option(metavar="FOLDER", help="RUN/checkpoint of a training run, or its URL with --stage.")],
     settings: dict[str, Any],
-    out: shared.ResultFolder = "predictions",
+    out: Annotated[str, typer.Option(metavar="FOLDER", help="Folder for the results, or a URL with --stage.")] = "predictions",
     nodes: shared.Nodes = 1,
     trainers: shared.Trainers = 1,
     stage: shared.StageFolder = None,
