@@ -1,7 +1,8 @@
 """Options of commands from the fields of dataclasses: type, choices, default and help are the field's own.
 
 To add an option, add a field with its line in the docstring's ``Args:``. If help cannot know what to call a value, add an entry
-to `halohop.launch.options.spellings.TERMINAL`, too.
+to `halohop.launch.options.spellings.TERMINAL`, too. The price: ``python -OO`` removes docstrings, and so the texts of help. The
+options of `halohop launch` are not fields, because a job file supplies their defaults.
 """
 
 import inspect
@@ -78,8 +79,8 @@ def from_fields(
 def field_option(kind: type[Any], field: str, panel: str | None = None) -> FieldOption:
     """The option of a field of a dataclass, in a section of the help.
 
-    A name that ends in ``_s``, for seconds, loses the end. A flag that is on by default can also be turned off. Ranges are left
-    to the dataclass, if it checks its values.
+    A name that ends in ``_s``, for seconds, loses the end. A flag that is on by default can also be turned off. If the dataclass
+    checks its values, it alone checks ranges. Otherwise typer checks minimums.
 
     Example:
         >>> from halohop.recipes.config import TrainConfig
