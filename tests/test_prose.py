@@ -52,7 +52,7 @@ ALLOWED = {
 }
 """Uses that are plain where they are, and why."""
 
-CEILINGS = {"help": 0, "messages": 208, "docstrings": 1458}
+CEILINGS = {"help": 0, "messages": 208, "docstrings": 1434}
 
 LONGEST, SHARE = 25, 0.05
 """Words that a sentence of a page may have, and the share of its sentences that may have more."""

@@ -1,7 +1,5 @@
 """Pages of the reference that the program writes about itself: the command line, names of metrics, names of other libraries."""
 
-import inspect
-import re
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Mapping
@@ -19,6 +17,7 @@ from halohop.launch.jobs.job import Job, Servers
 from halohop.launch.jobs.k8s.options import Options as K8sOptions
 from halohop.launch.jobs.ray.options import RayOptions
 from halohop.launch.jobs.slurm.options import Options as SlurmOptions
+from halohop.launch.options.docstrings import field_texts
 from halohop.telemetry import Gauge
 
 WIDTH = 80
@@ -75,10 +74,8 @@ def configuration() -> str:
 
 def _keys(made: type) -> list[str]:
     """A row for each field of a dataclass, with what its docstring says."""
-    text = (inspect.getdoc(made) or "").partition("Args:\n")[2].partition("\n\n")[0]
-    found = re.findall(r"^    ([\w, ]+): (.*(?:\n     .*)*)", text, re.MULTILINE)
-    meanings = {name: meaning for names, meaning in found for name in names.split(", ")}
-    return [f"| `{each.name}` | {_default(each)} | {' '.join(meanings[each.name].split())} |" for each in fields(made)]
+    meanings = field_texts(made)
+    return [f"| `{each.name}` | {_default(each)} | {meanings[each.name]} |" for each in fields(made)]
 
 
 def _default(each: Any) -> str:

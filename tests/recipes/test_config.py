@@ -62,3 +62,22 @@ def test_wrong_names_types_and_files_are_refused(tmp_path) -> None:
     (tmp_path / "list.json").write_text("[]")
     with pytest.raises(InputError, match="no JSON object"):
         read_config(TrainConfig, tmp_path / "list.json")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"task": "graph"}, "task='graph' is none of node, link"),
+        ({"mode": "gpu"}, "mode='gpu' is none of cpu, zero_copy, cuda"),
+        ({"hidden": 0}, "hidden=0 must be at least 1"),
+        ({"weight_decay": -1.0}, "weight_decay=-1.0 must be at least 0"),
+        ({"lr": 0}, "lr=0 must be over 0"),
+        ({"embed_lr": -1.0}, "embed_lr=-1.0 must be over 0"),
+        ({"memory": -1}, "memory=-1 must be at least 0"),
+        ({"cache": 0}, "cache=0 must be at least 1"),
+    ],
+)
+def test_types_of_fields_are_checked(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=f"^{message}$"):
+        TrainConfig(**{"parts": "p", "out": "o", **values})
+    TrainConfig(parts="p", out="o", mode=None, embed_lr=None, lr=1, memory=None, cache=None, save_every=0)

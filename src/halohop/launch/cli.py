@@ -3,8 +3,7 @@
 import platform
 from collections.abc import Callable
 from datetime import datetime
-from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,19 +20,14 @@ from halohop.launch.commands import serve as serve_command
 from halohop.launch.commands import sum_weights as sum_weights_command
 from halohop.launch.commands import tools
 from halohop.launch.commands import upload as upload_command
-from halohop.launch.options import device as device_options
+from halohop.launch.commands.partition import BuildOptions
 from halohop.launch.options import dgl, parsing, shared
-from halohop.launch.options import memory as memory_options
-from halohop.launch.options import stage as stage_options
-from halohop.launch.options import vectors as vector_options
+from halohop.launch.options.fields import field_option, from_fields
+from halohop.launch.options.shared import EVALUATION, LINKS, MODEL, PLACE, TRAINING
 from halohop.launch.terminal import logs
 from halohop.launch.terminal.console import Console, echo
 from halohop.launch.terminal.group import Command, Commands, is_alone
 from halohop.recipes.config import InferConfig, TrainConfig
-
-_TRAIN = parsing.defaults(TrainConfig)
-_INFER = parsing.defaults(InferConfig)
-
 
 app = typer.Typer(
     name="halohop",
@@ -47,6 +41,8 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         typer.echo(f"halohop {__version__} (torch {version('torch')}, Python {platform.python_version()})")
         raise typer.Exit
 
@@ -84,65 +80,59 @@ for command in _OF_DATA:
 
 
 @app.command(cls=Command, rich_help_panel=TRAIN)
+@from_fields(
+    TrainConfig,
+    panels={
+        "model": MODEL,
+        "relation": LINKS,
+        "epochs": TRAINING,
+        "eval_every": EVALUATION,
+        "workers": PLACE,
+        "token_file": None,
+    },
+    before={"workers": ("nodes", "trainers"), "save_every": ("stage", "stage_bytes")},
+)
 def train(
     context: typer.Context,
-    parts: shared.PartsOrSource,
-    task: shared.TaskKind = _TRAIN["task"],
-    model: shared.ModelName = _TRAIN["model"],
-    target: shared.Target = _TRAIN["target"],
-    fanout: shared.Fanout = _TRAIN["fanout"],
-    hidden: shared.Hidden = _TRAIN["hidden"],
-    embed_dim: vector_options.Width = _TRAIN["embed_dim"],
-    heads: shared.Heads = _TRAIN["heads"],
-    bases: shared.Bases = _TRAIN["bases"],
-    dropout: shared.Dropout = _TRAIN["dropout"],
-    relation: shared.RelationName = None,
-    decoder: shared.DecoderName = _TRAIN["decoder"],
-    negatives: shared.NegativesPerEdge = _TRAIN["negatives"],
-    eval_negatives: shared.EvalNegatives = _TRAIN["eval_negatives"],
-    strict_negatives: shared.StrictNegatives = _TRAIN["strict_negatives"],
-    exclude_seed_edges: shared.ExcludeSeedEdges = _TRAIN["exclude_seed_edges"],
-    time_attr: shared.TimeAttr = _TRAIN["time_attr"],
-    temporal_strategy: shared.TemporalStrategy = _TRAIN["temporal_strategy"],
-    epochs: shared.Epochs = _TRAIN["epochs"],
-    batch_size: shared.BatchSize = _TRAIN["batch_size"],
-    lr: shared.LearningRate = _TRAIN["lr"],
-    weight_decay: shared.WeightDecay = _TRAIN["weight_decay"],
-    embed_optimizer: vector_options.Optimizer = _TRAIN["embed_optimizer"],
-    embed_lr: vector_options.LearningRate = _TRAIN["embed_lr"],
-    locality: shared.LocalityOfSeeds = _TRAIN["locality"],
-    seed: shared.Seed = _TRAIN["seed"],
-    eval_every: shared.EvalEvery = _TRAIN["eval_every"],
-    eval_fanout: shared.EvalFanout = _TRAIN["eval_fanout"],
-    eval_batch_size: shared.EvalBatchSize = _TRAIN["eval_batch_size"],
-    patience: shared.Patience = _TRAIN["patience"],
+    parts: Annotated[
+        str,
+        typer.Argument(
+            metavar="PARTS_OR_SOURCE",
+            help="Folder or URL of a partitioned graph, its servers (HOST:PORT,...), or a source to partition first.",
+        ),
+    ],
+    settings: dict[str, Any],
     nodes: shared.Nodes = 1,
     trainers: shared.Trainers = 1,
-    workers: shared.Workers = _TRAIN["workers"],
-    backlog_bytes: shared.BacklogBytes = _TRAIN["backlog_bytes"],
-    cache: shared.Cache = _TRAIN["cache"],
-    memory: memory_options.Memory = _TRAIN["memory"],
-    hot_memory: memory_options.HotMemory = _TRAIN["hot_memory"],
-    device: shared.Device = _TRAIN["device"],
-    mode: device_options.Mode = None,
-    feature_cache: device_options.FeatureCache = None,
-    amp: device_options.Amp = False,
-    compile: device_options.Compile = False,
-    deadline: shared.Deadline = _TRAIN["deadline_s"],
-    sampling: shared.SamplingPlace = _TRAIN["sampling"],
-    token_file: shared.TokenFile = None,
-    encrypt: shared.Encrypt = False,
-    stage: stage_options.Folder = None,
-    stage_bytes: stage_options.Bytes = None,
-    save_every: shared.SaveEvery = _TRAIN["save_every"],
-    metrics: shared.MetricsAt = _TRAIN["metrics"],
-    resume: shared.Resume = None,
-    out: shared.RunFolder = None,
-    overwrite: shared.OverwriteRun = _TRAIN["overwrite"],
+    stage: shared.StageFolder = None,
+    stage_bytes: shared.StageBytes = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            "--resume",
+            metavar="RUN",
+            callback=parsing.read_run_option,
+            is_eager=True,
+            show_default=False,
+            help="Continue the run in this folder or URL, with its options.",
+            rich_help_panel=PLACE,
+        ),
+    ] = None,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=PLACE,
+            help="Folder of the run, or its URL with --stage.",
+            metavar="FOLDER",
+            show_default="runs/DATE-TIME",
+        ),
+    ] = None,
     verify: shared.Verify = False,
-    method: shared.PartitionMethod = "auto",
-    undirected: shared.Undirected = False,
-    normalize: shared.Normalize = False,
+    method: Annotated[
+        shared.Method, typer.Option(help="How to assign nodes. auto is metis if it is installed and fits into memory.")
+    ] = "auto",
+    undirected: Annotated[bool, field_option(BuildOptions, "undirected").info] = False,
+    normalize: Annotated[bool, field_option(BuildOptions, "normalize").info] = False,
     as_json: shared.Json = False,
     config: shared.Config = None,
 ) -> None:
@@ -166,7 +156,6 @@ def train(
 
     $ torchrun --nproc-per-node 4 -m halohop train parts --out runs/first
     """
-    given = locals()
     from halohop.launch.processes.forking import fork_server
     from halohop.launch.runs import runs
     from halohop.launch.runs.afar import parts_here
@@ -185,10 +174,8 @@ def train(
         parts_here(parts, place, console=logs.people(), world=world) as found,
     ):
         here, copy_to = run_here(folder, place, resume=resume is not None, rank=world.rank)
-        options = {"out": here, "copy_to": copy_to, "deadline_s": deadline, "resume": resume is not None}
-        settings = parsing.config_of(TrainConfig, given, parts=found, **options)
         outcome = runs.train(
-            settings,
+            TrainConfig(parts=found, out=here, copy_to=copy_to, resume=resume is not None, **settings),
             source,
             nodes=nodes,
             trainers=trainers,
@@ -203,30 +190,26 @@ def train(
 
 
 @app.command(cls=Command, rich_help_panel=TRAIN)
+@from_fields(
+    InferConfig,
+    panels={"fanout": EVALUATION, "workers": PLACE, "token_file": None},
+    before={"overwrite": ("out",), "workers": ("nodes", "trainers")},
+)
 def infer(
     context: typer.Context,
-    parts: shared.PartsOrServers,
-    checkpoint: shared.Checkpoint,
-    out: shared.ResultFolder = "predictions",
-    overwrite: shared.OverwriteResults = _INFER["overwrite"],
-    form: shared.ResultForm = _INFER["form"],
-    split: shared.Split = _INFER["split"],
-    target: shared.EmbeddedType = _INFER["target"],
-    embeddings: shared.Embeddings = _INFER["embeddings"],
-    fanout: shared.InferFanout = _INFER["fanout"],
-    batch_size: shared.EvalBatchSize = _INFER["batch_size"],
-    batch_edges: shared.BatchEdges = _INFER["batch_edges"],
-    seed: Annotated[int, typer.Option(help="Random seed of --fanout.")] = _INFER["seed"],
+    parts: Annotated[
+        str,
+        typer.Argument(
+            metavar="PARTS", help="Folder or URL of a partitioned graph. With --fanout also its servers: HOST:PORT,..."
+        ),
+    ],
+    checkpoint: Annotated[str, typer.Option(metavar="FOLDER", help="RUN/checkpoint of a training run, or its URL with --stage.")],
+    settings: dict[str, Any],
+    out: Annotated[str, typer.Option(metavar="FOLDER", help="Folder for the results, or a URL with --stage.")] = "predictions",
     nodes: shared.Nodes = 1,
     trainers: shared.Trainers = 1,
-    workers: shared.Workers = _INFER["workers"],
-    device: shared.Device = _INFER["device"],
-    deadline: shared.Deadline = _INFER["deadline_s"],
-    sampling: shared.SamplingPlace = _INFER["sampling"],
-    token_file: shared.TokenFile = None,
-    encrypt: shared.Encrypt = False,
-    stage: stage_options.Folder = None,
-    stage_bytes: stage_options.Bytes = None,
+    stage: shared.StageFolder = None,
+    stage_bytes: shared.StageBytes = None,
     verify: shared.Verify = False,
     as_json: shared.Json = False,
     config: shared.Config = None,
@@ -244,7 +227,6 @@ def infer(
     $ halohop infer parts --checkpoint runs/first/checkpoint \\
         --split test --form parquet --fanout 15,10
     """
-    given = locals()
     from halohop.launch.processes.forking import fork_server
     from halohop.launch.runs import runs
     from halohop.launch.runs.afar import parts_here
@@ -257,12 +239,10 @@ def infer(
     with (
         fork_server(alone=is_alone(context) and nodes * trainers > 1) as start,
         parts_here(parts, place, console=logs.people(), world=world) as found,
-        results_here(out, place, overwrite=overwrite, rank=world.rank) as results,
+        results_here(out, place, overwrite=settings["overwrite"], rank=world.rank) as results,
     ):
-        options = {"out": str(results), "checkpoint": checkpoint_here(checkpoint, place), "deadline_s": deadline}
-        settings = parsing.config_of(InferConfig, given, parts=found, **options)
         files = runs.infer(
-            settings,
+            InferConfig(parts=found, checkpoint=checkpoint_here(checkpoint, place), out=str(results), **settings),
             nodes=nodes,
             trainers=trainers,
             console=logs.people(),

@@ -9,12 +9,18 @@ import msgspec
 from halohop.errors import DatasetError, InputError
 from halohop.files import decode_json, read_regular
 from halohop.recipes.checks import (
-    check_at_least,
-    check_choices,
+    Bytes,
+    CacheSize,
+    Count,
+    Natural,
+    NonNegative,
+    Positive,
+    Seconds,
+    SizeText,
     check_copy,
     check_fanout,
+    check_fields,
     check_paths,
-    check_positive,
     servers_of,
 )
 
@@ -34,62 +40,77 @@ Config = TypeVar("Config", "TrainConfig", "InferConfig")
 class TrainConfig:
     """A training run: nodes are classified, or edges predicted.
 
+    The fields are the options of `halohop train`. Its help shows each text up to "Details:", with "None:" as the default.
+
     Args:
-        parts: folder of the partitioned graph; on a host of several, of its own partitions. Or the addresses of servers that
-            hold it (`halohop.serve`), ``HOST:PORT,HOST:PORT``: then nothing of the graph need be here, and batches are the same.
-        out: folder of the run: ``metrics.jsonl`` and ``checkpoint/``. Only rank 0 writes there.
-        copy_to: URL to which rank 0 copies the state, the checkpoint and the events whenever they are saved, besides; None: none.
-        task: "node" or "link".
-        model: "sage", "gcn", "gat" (one node type, one relation), "rgcn", "hgt" (several of them), or "auto": sage or rgcn.
-        target: node type to classify; None takes the one that has labels and a split "train".
-        fanout: neighbours per hop and relation; the model has a layer per hop. -1 takes all.
-        hidden: width of the layers. heads: of "gat" and "hgt". bases: matrices that the relations of "rgcn" share.
-        dropout: probability; None takes 0.5 for nodes, and none for links, where it hides which of two nodes are alike.
-        embed_dim: width of the vectors that nodes of types without features learn; None: `hidden`.
-        lr, weight_decay: of Adam, which trains the model's weights.
-        embed_optimizer: trains these vectors where they lie, with the partitions: "adam" (`halohop.optim.SparseAdam`), "adagrad",
-            "rowwise-adagrad" or "sgd". Without weight decay.
-        embed_lr: its learning rate; None: `lr`.
-        epochs: at most so many.
-        batch_size: seeds per trainer and step: nodes, or edges without their negatives.
-        locality: from where the seeds of a training batch are, as of the loaders: from the whole graph ("none"), from one block
-            of it ("blocks"), or from one partition ("owner").
-        eval_every: epochs from one validation to the next.
-        eval_fanout: as `fanout`, for validation and test; None computes all nodes a layer at a time, from all neighbours, or
-            draws the training fanout, whichever costs less (see `halohop.inference.in_memory`).
-        eval_batch_size: seeds per trainer and step of validation and test.
-        patience: validations without a better result before the run stops; 0 never stops early.
-        seed: of weights, dropout, shuffle and draws.
-        workers: threads that make batches; None takes the trainer's share of the cores, at most four.
-        backlog_bytes: what the batches that a trainer has made ahead may weigh together; None: `halohop.memory.spare_bytes`.
-        device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1".
-        mode, feature_cache: have batches made on the GPU, see `halohop.open`; None, None: on the CPU, and moved.
-        amp: losses are computed in bfloat16 where that is exact enough (`torch.autocast`); weights stay float32.
-        compile: training steps are compiled (`torch.compile`), and their batches padded to one shape; see
-            `halohop.recipes.compiling`. Validation and test are not.
-        deadline_s: seconds that a trainer waits for the others, and for servers that have not started yet, before it gives up.
-        cache: bytes that a trainer may take for rows of other hosts, "auto", or None: none. See `halohop.open`.
-        memory: bytes of a host's memory that its mapped partitions may take; None: half of what is available. See `halohop.open`.
-        hot_memory: bytes that a trainer may take for copies of the rows on disk that are read most; None: none.
-        sampling: who makes the batches of a graph on servers: these ("servers"), or the trainer, hop by hop ("client").
-        token_file: holds the secret that hosts and servers share; None takes the environment's HALOHOP_TOKEN.
-        encrypt: between hosts, and to servers; they do too where HALOHOP_ENCRYPT is 1.
-        log_every: steps from one "step" event to the next; 0 gives none.
-        save_every: steps from one resumable state to the next; the end of every epoch saves one, too. 0: only there.
-        overwrite: begin anew where `out` holds a run, which is lost.
-        resume: go on with the run in `out` from the last state that it saved, as if it had never been interrupted. The number of
-            trainers and what decides the batches must be as they were (see `halohop.recipes.resume`).
-        metrics: ``HOST:PORT`` where Prometheus can read what the loader counts, PORT plus its local rank for each trainer of a
-            host; None: nowhere.
-        relation: of the edges to predict, its three names; None takes the only one there is. This and what follows: of links.
-        decoder: from two nodes' vectors to the score of an edge; see `halohop.recipes.decoders`.
-        negatives: random destinations for the source of each edge to learn.
-        eval_negatives: random destinations among which that of an edge is ranked; the same in every validation.
-        strict_negatives: no negative is an edge of the graph.
-        exclude_seed_edges: do not show a model the edges that it is asked about, nor their reverses. With times only the past of
-            an edge is shown, and its own moment is not part of it.
-        time_attr: column of the edges' times: the model sees what came before, and edges without masks are split by time.
-        temporal_strategy: of the past, random edges ("uniform") or the last ones.
+        parts: Folder of a partitioned graph, or addresses of servers of one: ``HOST:PORT,HOST:PORT``. Details: if several hosts
+            hold the graph, the folder of this host's own partitions. With servers (`halohop.serve`) no file of the graph is
+            needed here, and batches are the same.
+        out: Folder of the run. Details: it gets ``metrics.jsonl`` and ``checkpoint/``. Only rank 0 writes there.
+        copy_to: URL to which rank 0 copies the state, the checkpoint and the events whenever they are saved. None: no copies.
+        log_every: Steps between "step" events. 0 is never.
+        task: Classify nodes, or predict links.
+        model: auto is sage, or rgcn for several relations. Details: sage, gcn and gat are for one node type and one relation,
+            rgcn and hgt for several.
+        target: Node type to classify. None: the one with labels. Details: these need a split "train".
+        fanout: Neighbors per hop and relation. -1 is all. The model has a layer per hop.
+        hidden: Channels of the hidden layers.
+        embed_dim: Width of learned embeddings, for node types without features. None: as `hidden`.
+        heads: Attention heads of gat and hgt.
+        bases: Basis matrices shared by the relations of rgcn.
+        dropout: Dropout probability. None: 0.5, or 0 for links. Details: with links it would hide which of two nodes are alike.
+        relation: Edges to predict. None: the only one. Details: three names. This and the fields up to
+            `temporal_strategy` are for links.
+        decoder: How to score a pair of node embeddings. Details: see `halohop.recipes.decoders`.
+        negatives: Random destinations per edge in training.
+        eval_negatives: Random destinations to rank each edge against in evaluation. Details: they are the same in each
+            validation.
+        strict_negatives: Use only pairs without an edge as negatives.
+        exclude_seed_edges: Hide the seed edges from the model. Details: their reverses are hidden, too. With times, the model
+            sees only the past of an edge, without its own time.
+        time_attr: Edge times. The model then sees only what came before an edge. Details: a column of the edges. Edges without
+            masks are split by time.
+        temporal_strategy: Sample random or the most recent earlier edges.
+        epochs: Maximum passes over the training nodes or edges.
+        batch_size: Seeds per step and trainer. Details: nodes, or edges without their negatives.
+        lr: Learning rate of Adam.
+        weight_decay: Weight decay of Adam. Details: learned embeddings have none.
+        embed_optimizer: Optimizer of learned embeddings. Details: it runs where the embeddings are stored, with the partitions;
+            "adam" is `halohop.optim.SparseAdam`.
+        embed_lr: Learning rate of learned embeddings. None: as `lr`.
+        locality: Take the seeds of a batch from the whole graph, one block, or one partition.
+        seed: Random seed. The same seed gives the same batches on any number of nodes. Details: for weights, dropout, the order
+            of seeds, and sampling.
+        eval_every: Validate every N epochs.
+        eval_fanout: Neighbors per hop in evaluation. None: layer by layer or as `fanout`, whichever is cheaper. Details: layer by
+            layer computes all nodes from all neighbors (see `halohop.inference.in_memory`).
+        eval_batch_size: Nodes per step and trainer. Details: for validation and test.
+        patience: Stop after N validations without a better result. 0 never stops early.
+        workers: Loader threads per trainer. None: its share of the cores. Details: at most four.
+        backlog_bytes: Memory per trainer for prefetched batches, such as 512MB. None: 1/16 of its memory, up to 4GiB. Details: in
+            bytes, see `halohop.memory.spare_bytes`.
+        cache: Memory per process for cached rows of other hosts, such as 512MB; or auto, or none. Details: None is none. See
+            `halohop.open`.
+        memory: Memory of this host for mapped partitions, such as 16GB. Columns that do not fit are read from disk. None: half of
+            the free memory. Details: in bytes, see `halohop.open`.
+        hot_memory: Memory per process for copies of the hottest rows on disk, such as 2GB. None: none. Details: in bytes.
+        device: cpu, cuda, cuda:N, or auto: a GPU if there is one.
+        mode: Make batches on the GPU. Sample on the CPU, or on the GPU with the graph in host memory (zero_copy) or in GPU memory
+            (cuda). None: batches on the CPU. Details: see `halohop.open`.
+        feature_cache: GPU memory for the hottest feature rows, such as 4GB. None: none. Details: see `halohop.open`.
+        amp: Train with automatic mixed precision in bfloat16. Details: losses are computed in bfloat16 where that is exact enough
+            (`torch.autocast`). Weights stay float32.
+        compile: Use `torch.compile` on training steps. Batches are padded. Details: they are padded to one shape, see
+            `halohop.recipes.compiling`. Validation and test are not compiled.
+        deadline_s: How long to wait for other trainers and servers.
+        sampling: Where to sample a graph on servers. Details: the client is the trainer, which samples hop by hop.
+        save_every: Also save the run every N steps, not only after each epoch. 0 is never.
+        metrics: Address for Prometheus and `halohop top`. Trainer K of a host uses PORT + K. None: none; HOST is 127.0.0.1.
+        resume: Continue the run in `out` from the last state that it saved. Details: the result is as if the run had not been
+            interrupted. The number of trainers, and what decides the batches, must be the same (see `halohop.recipes.resume`).
+        token_file: File with the shared secret. None: HALOHOP_TOKEN in the environment.
+        encrypt: Encrypt connections. All processes need it, or HALOHOP_ENCRYPT=1.
+        overwrite: Delete the run that is in the folder, and start again.
 
     Raises:
         InputError: a value that cannot work.
@@ -102,60 +123,59 @@ class TrainConfig:
     parts: str
     out: str
     copy_to: str | None = None
+    log_every: Natural = 10
     task: TaskName = "node"
     model: ModelName = "auto"
     target: str | None = None
     fanout: tuple[int, ...] = (15, 10)
-    hidden: int = 64
-    heads: int = 4
-    bases: int = 30
+    hidden: Count = 64
+    embed_dim: Count | None = None
+    heads: Count = 4
+    bases: Count = 30
     dropout: float | None = None
-    embed_dim: int | None = None
-    lr: float = 0.01
-    weight_decay: float = 0.0
-    embed_optimizer: EmbedOptimizer = "adam"
-    embed_lr: float | None = None
-    epochs: int = 20
-    batch_size: int = 256
-    locality: Locality = "none"
-    eval_every: int = 1
-    eval_fanout: tuple[int, ...] | None = None
-    eval_batch_size: int = 1024
-    patience: int = 10
-    seed: int = 0
-    workers: int | None = None
-    backlog_bytes: int | None = None
-    cache: int | str | None = "auto"
-    memory: int | None = None
-    hot_memory: int | None = None
-    device: str = "auto"
-    mode: GraphMode | None = None
-    feature_cache: str | None = None
-    amp: bool = False
-    compile: bool = False
-    deadline_s: float = 300.0
-    sampling: Sampling = "servers"
-    token_file: str | None = None
-    encrypt: bool = False
-    log_every: int = 10
-    save_every: int = 0
-    overwrite: bool = False
-    resume: bool = False
-    metrics: str | None = None
     relation: tuple[str, ...] | None = None
     decoder: DecoderName = "dot"
-    negatives: int = 1
-    eval_negatives: int = 20
+    negatives: Count = 1
+    eval_negatives: Count = 20
     strict_negatives: bool = False
     exclude_seed_edges: bool = True
     time_attr: str | None = None
     temporal_strategy: TemporalStrategy = "last"
+    epochs: Count = 20
+    batch_size: Count = 256
+    lr: Positive = 0.01
+    weight_decay: NonNegative = 0.0
+    embed_optimizer: EmbedOptimizer = "adam"
+    embed_lr: Positive | None = None
+    locality: Locality = "none"
+    seed: Natural = 0
+    eval_every: Count = 1
+    eval_fanout: tuple[int, ...] | None = None
+    eval_batch_size: Count = 1024
+    patience: Natural = 10
+    workers: Natural | None = None
+    backlog_bytes: Bytes | None = None
+    cache: CacheSize | None = "auto"
+    memory: Bytes | None = None
+    hot_memory: Bytes | None = None
+    device: str = "auto"
+    mode: GraphMode | None = None
+    feature_cache: SizeText | None = None
+    amp: bool = False
+    compile: bool = False
+    deadline_s: Seconds = 300.0
+    sampling: Sampling = "servers"
+    save_every: Natural = 0
+    metrics: str | None = None
+    resume: bool = False
+    token_file: str | None = None
+    encrypt: bool = False
+    overwrite: bool = False
 
     def __post_init__(self) -> None:
         check_paths(parts=self.parts, out=self.out)
         check_copy(self.copy_to)
-        check_choices(self, task=TaskName, model=ModelName, decoder=DecoderName, temporal_strategy=TemporalStrategy)
-        check_choices(self, sampling=Sampling, locality=Locality, embed_optimizer=EmbedOptimizer)
+        check_fields(self)
         check_fanout("fanout", self.fanout)
         if self.eval_fanout is not None:
             check_fanout("eval_fanout", self.eval_fanout)
@@ -164,28 +184,6 @@ class TrainConfig:
                     f"eval_fanout={self.eval_fanout} has another number of hops than fanout={self.fanout}; "
                     "the model has one layer per hop"
                 )
-        names = (
-            "hidden",
-            "heads",
-            "bases",
-            "epochs",
-            "batch_size",
-            "eval_every",
-            "eval_batch_size",
-            "negatives",
-            "eval_negatives",
-        )
-        check_at_least(1, **{name: getattr(self, name) for name in names})
-        check_at_least(0, seed=self.seed, patience=self.patience, workers=self.workers or 0, weight_decay=self.weight_decay)
-        check_at_least(0, log_every=self.log_every, save_every=self.save_every, backlog_bytes=self.backlog_bytes or 0)
-        if isinstance(self.cache, int):
-            check_at_least(1, cache=self.cache)
-        if self.mode is not None:
-            check_choices(self, mode=GraphMode)
-        check_at_least(0, memory=self.memory or 0, hot_memory=self.hot_memory or 0)
-        if self.embed_dim is not None:
-            check_at_least(1, embed_dim=self.embed_dim)
-        check_positive(lr=self.lr, embed_lr=self.lr if self.embed_lr is None else self.embed_lr, deadline_s=self.deadline_s)
         if not 0 <= self.dropout_share < 1:
             raise InputError(f"dropout={self.dropout} must be at least 0 and under 1")
         if self.model in ("gat", "hgt") and self.hidden % self.heads:
@@ -222,22 +220,25 @@ class TrainConfig:
 class InferConfig:
     """Predictions of a trained model; of one that predicts links, vectors of nodes.
 
+    The fields are the options of `halohop infer`, as those of `TrainConfig` are options of `halohop train`.
+
     Args:
-        parts: folder of the partitioned graph, as in `TrainConfig`; servers of it only with a `fanout`.
-        checkpoint: folder that training wrote, ``<run>/checkpoint``; None where `infer` is given a model.
-        out: folder for the results, which rank 0 writes; every host keeps its share of an unfinished run there. With a
-            `fanout` all ranks must see the same one.
-        split: a stored split; None predicts every node of the model's node type.
-        target: node type that gets vectors, of a model that predicts links; None takes its edges' destinations.
-        form: "npy" (``raw_ids.npy``, ``predictions.npy``, ...) or "parquet" (``predictions.parquet``).
-        embeddings: write the last hidden layer of every node too.
-        fanout: neighbours per hop, drawn for each batch. None takes all, and computes each layer once for every node; where
-            a split is a small part of a large graph, batches with all neighbours, -1 per hop, may be quicker.
-        batch_size: nodes per trainer and step.
-        batch_edges: in-edges per trainer and step, where no `fanout` is given.
-        seed: of the draws, where not all neighbours are taken.
-        overwrite: replace results that are in `out`.
-        workers, device, deadline_s, sampling, token_file, encrypt: as in `TrainConfig`.
+        parts: Folder of a partitioned graph. With `fanout` also addresses of its servers.
+        checkpoint: Folder that training wrote, ``<run>/checkpoint``. None: the model is an argument of `infer`.
+        out: Folder for the results. Details: rank 0 writes them. Every host keeps its share of an unfinished run there. With a
+            `fanout` all ranks must see the same folder.
+        overwrite: Replace existing results.
+        form: Write NumPy arrays or a Parquet table. Details: ``raw_ids.npy``, ``predictions.npy`` and others, or
+            ``predictions.parquet``.
+        split: Predict only the nodes of this split. None: all nodes. Details: it is a split of the model's node type.
+        target: Node type to embed with a link model. None: destinations. Details: those of the predicted edges.
+        embeddings: Also write the output of the last hidden layer.
+        seed: Random seed of `fanout`.
+        fanout: Sample neighbors per hop for each batch. -1 is all. None: all, layer by layer. Details: layer by layer computes
+            each layer once for all nodes. If a split is a small part of a large graph, -1 per hop may be quicker.
+        batch_size: Nodes per step and trainer.
+        batch_edges: Edges per step and trainer, without `fanout`.
+        workers, device, deadline_s, sampling, token_file, encrypt: As in `TrainConfig`.
 
     Raises:
         InputError: a value that cannot work.
@@ -246,25 +247,25 @@ class InferConfig:
     parts: str
     checkpoint: str | None
     out: str
+    overwrite: bool = False
+    form: ResultForm = "npy"
     split: str | None = None
     target: str | None = None
-    form: ResultForm = "npy"
     embeddings: bool = False
+    seed: Natural = 0
     fanout: tuple[int, ...] | None = None
-    batch_size: int = 1024
-    batch_edges: int = 131_072
-    seed: int = 0
-    overwrite: bool = False
-    workers: int | None = None
+    batch_size: Count = 1024
+    batch_edges: Count = 131_072
+    workers: Natural | None = None
     device: str = "auto"
-    deadline_s: float = 300.0
+    deadline_s: Seconds = 300.0
     sampling: Sampling = "servers"
     token_file: str | None = None
     encrypt: bool = False
 
     def __post_init__(self) -> None:
         check_paths(parts=self.parts, out=self.out, **{} if self.checkpoint is None else {"checkpoint": self.checkpoint})
-        check_choices(self, form=ResultForm, sampling=Sampling)
+        check_fields(self)
         if self.fanout is None and servers_of(self.parts):
             raise InputError(
                 f"servers ({self.parts}) do not compute layer by layer: that is done by the hosts that have the partitions; give "
@@ -272,9 +273,6 @@ class InferConfig:
             )
         if self.fanout is not None:
             check_fanout("fanout", self.fanout)
-        check_at_least(1, batch_size=self.batch_size, batch_edges=self.batch_edges)
-        check_at_least(0, seed=self.seed, workers=self.workers or 0)
-        check_positive(deadline_s=self.deadline_s)
 
 
 def to_dict(config: TrainConfig | InferConfig) -> dict[str, Any]:

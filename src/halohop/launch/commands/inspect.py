@@ -6,12 +6,14 @@ from typing import Annotated
 
 import typer
 
-from halohop.launch.options import parsing, shared
+from halohop.launch.options import shared
+from halohop.launch.options.fields import field_option
+from halohop.launch.options.parsing import numbers
 from halohop.launch.terminal import logs
 from halohop.launch.terminal.console import Console
 from halohop.recipes.config import TrainConfig
 
-_TRAIN = parsing.defaults(TrainConfig)
+_FANOUT, _BATCH_SIZE = (field_option(TrainConfig, name).parameter.default for name in ("fanout", "batch_size"))
 
 
 def inspect(
@@ -23,14 +25,11 @@ def inspect(
     ] = None,
     fanout: Annotated[
         str | None,
-        typer.Option(
-            metavar="N,N,...",
-            callback=parsing.check_numbers,
-            show_default=f"with --html: {_TRAIN['fanout']}",
-            help="Sample batches with this fanout, to estimate what an epoch needs of each host.",
+        shared.fanout_option(
+            "Sample batches with this fanout, to estimate what an epoch needs of each host.", f"with --html: {_FANOUT}"
         ),
     ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Seeds per batch.")] = _TRAIN["batch_size"],
+    batch_size: Annotated[int, typer.Option(min=1, help="Seeds per batch.")] = _BATCH_SIZE,
     batches: Annotated[int, typer.Option(min=1, help="Batches to sample for each host.")] = 8,
     hotness: Annotated[bool, typer.Option("--hotness/--no-hotness", help="Estimate how often each node is read.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
@@ -53,8 +52,8 @@ def inspect(
         summary = contents.summarize(parts, verify=verify, progress=progress)
         complete = len(summary["parts_here"]) == summary["num_parts"]
         if fanout or (html and complete):
-            numbers = parsing.numbers(fanout or _TRAIN["fanout"]) or ()
-            summary["needs"] = needs(parts, numbers, batch_size=batch_size, batches=batches, hotness=hotness, progress=progress)
+            fanouts = numbers(fanout or _FANOUT)
+            summary["needs"] = needs(parts, fanouts, batch_size=batch_size, batches=batches, hotness=hotness, progress=progress)
     if html is not None:
         write_file(html, inspect_page(summary).encode())
     if as_json:

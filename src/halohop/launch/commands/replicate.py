@@ -1,17 +1,18 @@
 """The command that gives partitions copies of what their batches need most of the others, and its options."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from halohop.errors import InputError
-from halohop.launch.options import choices, shared
-from halohop.launch.options.parsing import check_numbers, check_size, numbers
+from halohop.launch.options import shared
+from halohop.launch.options.fields import from_fields
 from halohop.launch.terminal.console import echo
-from halohop.recipes import config
+from halohop.recipes.checks import Count, SizeText
+from halohop.recipes.config import Locality
 
 if TYPE_CHECKING:
     from halohop import Replicas
@@ -20,55 +21,30 @@ if TYPE_CHECKING:
 
 COPIES = "Replicas"
 
-MethodOrFrequency = Annotated[
-    choices.MethodOrFrequency,
-    typer.Option(help="How to assign nodes. auto prefers metis. frequency uses --fanout, --batch-size, --split and --hotness."),
-]
-
-Ratio = Annotated[
-    float | None,
-    typer.Option(
-        metavar="SHARE", rich_help_panel=COPIES, help="Remote nodes to copy, as a share of the nodes of a partition, such as 0.1."
-    ),
-]
-Memory = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SIZE",
-        rich_help_panel=COPIES,
-        callback=check_size,
-        help="Memory of each partition for copies, such as 4GB. Give this or --replica-ratio.",
-    ),
-]
-Fanout = Annotated[
-    str, typer.Option(metavar="N,N,...", rich_help_panel=COPIES, callback=check_numbers, help="Neighbors per hop in training.")
-]
-BatchSize = Annotated[int, typer.Option(min=1, rich_help_panel=COPIES, help="Seeds per batch in training.")]
-Split = Annotated[
-    str,
-    typer.Option(
-        metavar="SPLIT", rich_help_panel=COPIES, help="Seeds of training: a split, or TYPE:SPLIT for several node types."
-    ),
-]
-Locality = Annotated[config.Locality, typer.Option(rich_help_panel=COPIES, help="The --locality of training.")]
-Hotness = Annotated[
-    choices.Hotness, typer.Option(rich_help_panel=COPIES, help="Rank nodes by computed access counts, sampled counts, or degree.")
-]
-Lists = Annotated[bool, typer.Option("--replica-lists", rich_help_panel=COPIES, help="Also copy the in-neighbors of the nodes.")]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copies:
-    """The options of the panel: what training will need, and how much of it is copied; names as on the command line."""
+    """Options of what is copied: what training will need, and how much of it.
 
-    replica_ratio: float | None
-    replica_memory: str | None
-    fanout: str
-    batch_size: int
-    split: str
-    locality: config.Locality
-    hotness: choices.Hotness
-    replica_lists: bool
+    Args:
+        replica_ratio: Remote nodes to copy, as a share of the nodes of a partition, such as 0.1.
+        replica_memory: Memory of each partition for copies, such as 4GB. Give this or `replica_ratio`.
+        fanout: Neighbors per hop in training.
+        batch_size: Seeds per batch in training.
+        split: Seeds of training: a split, or TYPE:SPLIT for several node types.
+        locality: The `locality` of training.
+        hotness: Rank nodes by computed access counts, sampled counts, or degree.
+        replica_lists: Also copy the in-neighbors of the nodes.
+    """
+
+    replica_ratio: float | None = None
+    replica_memory: SizeText | None = None
+    fanout: tuple[int, ...] = (10, 5)
+    batch_size: Count = 512
+    split: str = "train"
+    locality: Locality = "owner"
+    hotness: Literal["vip", "presample", "degree"] = "vip"
+    replica_lists: bool = False
 
     @property
     def are_wanted(self) -> bool:
@@ -82,8 +58,7 @@ class Copies:
 
         node_type, _, of_type = self.split.partition(":")
         name, of = (of_type, node_type) if of_type else (self.split, None)
-        fanouts = numbers(self.fanout) or ()
-        return Frequency(fanouts=fanouts, batch_size=self.batch_size, split=name, node_type=of, method=self.hotness)
+        return Frequency(fanouts=self.fanout, batch_size=self.batch_size, split=name, node_type=of, method=self.hotness)
 
     def check(self, tables: "GraphTables") -> None:
         """Refuses options that cannot work, before a graph is partitioned.
@@ -116,7 +91,7 @@ class Copies:
         if (self.replica_ratio is None) == (self.replica_memory is None):
             raise InputError("give one of --replica-ratio and --replica-memory")
         return Replicas(
-            fanouts=numbers(self.fanout) or (),
+            fanouts=self.fanout,
             batch_size=self.batch_size,
             ratio=self.replica_ratio,
             memory=self.replica_memory,
@@ -125,11 +100,6 @@ class Copies:
             method=self.hotness,
             lists=self.replica_lists,
         )
-
-
-def copies_of(given: Mapping[str, Any]) -> Copies:
-    """The options of the panel among all those that a command was given."""
-    return Copies(**{option.name: given[option.name] for option in fields(Copies)})
 
 
 def _seeds_of(splits: Mapping[str, Collection[str]], split: str) -> tuple[str, str]:
@@ -144,16 +114,10 @@ def _seeds_of(splits: Mapping[str, Collection[str]], split: str) -> tuple[str, s
     return able[0], name
 
 
+@from_fields(Copies, panels={"replica_ratio": COPIES})
 def replicate(
     parts: shared.PartsFolder,
-    replica_ratio: Ratio = None,
-    replica_memory: Memory = None,
-    fanout: Fanout = "10,5",
-    batch_size: BatchSize = 512,
-    split: Split = "train",
-    locality: Locality = "owner",
-    hotness: Hotness = "vip",
-    replica_lists: Lists = False,
+    settings: dict[str, Any],
     remove: Annotated[bool, typer.Option("--remove", help="Remove existing copies.")] = False,
     config: shared.Config = None,
 ) -> None:
@@ -165,11 +129,10 @@ def replicate(
 
     $ halohop replicate parts --remove
     """
-    copies = copies_of(locals())
     if remove:
         from halohop import add_replicas
 
         add_replicas(parts, None)
         echo(f"{parts} has no copies")
         return
-    copies.make(parts)
+    Copies(**settings).make(parts)

@@ -1,7 +1,7 @@
 """`halohop serve` in a terminal: prints its address, answers until a signal stops it."""
 
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
@@ -9,9 +9,9 @@ from typing import NoReturn
 
 import halohop
 from halohop.errors import InputError
-from halohop.launch.options.parsing import cache_bytes
+from halohop.launch.commands.serve import ServeOptions
 from halohop.launch.terminal.console import Console
-from halohop.net.finders import Finder
+from halohop.net.finders import named_servers
 from halohop.net.service import Keeping
 from halohop.store.disk import read_manifest
 from halohop.store.share import in_shares, shares
@@ -19,73 +19,51 @@ from halohop.transport import TOKEN_VARIABLE, load_token
 from halohop.typing import NODE, TableKey
 
 
-def serve(
-    parts: Path,
-    *,
-    partitions: Sequence[int] | None,
-    columns: Mapping[TableKey, Mapping[str, str]] | None,
-    listen: str,
-    advertise: str | None = None,
-    peers: Sequence[str] | Finder,
-    token_file: Path | None,
-    encrypt: bool,
-    lease: float,
-    metrics: str | None,
-    seeds: Path | None = None,
-    tables: Path | None = None,
-    clients: int | None = None,
-    grace: float = 0.0,
-    threads: int = 8,
-    cache: str | None = "auto",
-    memory: str | None = None,
-    hot_memory: str | None = None,
-    verify: bool = False,
-    console: Console,
-) -> None:
+def serve(parts: Path, options: ServeOptions, *, seeds: Path | None, tables: Path | None, verify: bool, console: Console) -> None:
     """Serves until Ctrl-C, a request to terminate, or until as many clients as are expected have come and are gone.
 
-    With a `grace` in seconds, a request to terminate (SIGTERM) is no failure: clients have their answers first.
+    With a grace in seconds, a request to terminate (SIGTERM) is no failure: clients have their answers first.
 
     Raises:
         InputError, DatasetError, TransportError: as of `halohop.serve`.
     """
-    token = load_token(token_file, encrypt=encrypt)
+    token = load_token(options.token_file, encrypt=options.encrypt)
     with ExitStack() as stack:
         server = stack.enter_context(
             halohop.serve(
                 parts,
-                partitions=partitions,
-                columns=columns,
-                listen=listen,
-                advertise=advertise,
-                peers=peers,
+                partitions=served_parts(parts, options.partitions, options.share),
+                columns=given_columns(options.column or ()),
+                listen=options.listen,
+                advertise=options.advertise,
+                peers=named_servers(options.peers or ""),
                 token=token,
-                keeping=Keeping(lease_seconds=lease),
+                keeping=Keeping(lease_seconds=options.lease),
                 seeds=seeds,
                 tables=tables,
-                limits=halohop.hosts.Limits(handler_threads=threads),
-                clients=clients,
-                cache=cache_bytes(cache),
-                memory=memory,
-                hot_memory=hot_memory or 0,
+                limits=halohop.hosts.Limits(handler_threads=options.threads),
+                clients=options.clients,
+                cache=options.cache,
+                memory=options.memory,
+                hot_memory=options.hot_memory or 0,
                 verify=verify,
             )
         )
         console.print(f"serving partitions {', '.join(map(str, server.parts))} of {parts} at {server.address}")
-        if metrics is not None:
-            endpoint = stack.enter_context(halohop.metrics(server, listen=metrics))
+        if options.metrics is not None:
+            endpoint = stack.enter_context(halohop.metrics(server, listen=options.metrics))
             console.print(f"metrics at http://{endpoint.address}/metrics")
         if token is None:
             writes = f", and write and remove files in {tables}" if tables else ""
             who = f"all users of this host can read the graph and change its tables{writes}"
             console.print(f"no token is set, so {who}. Set {TOKEN_VARIABLE} or --token-file.", style="yellow")
         try:
-            with _terminable(grace):
+            with _terminable(options.grace):
                 server.wait()
-            console.print(f"all {clients} clients have left or are lost")
+            console.print(f"all {options.clients} clients have left or are lost")
         except _TerminatedError:
-            gone = server.drain(grace)
-            left = "all clients have left" if gone else f"after {grace:g} s, clients are still there"
+            gone = server.drain(options.grace)
+            left = "all clients have left" if gone else f"after {options.grace:g} s, clients are still there"
             console.print(f"terminated: {left}")
 
 

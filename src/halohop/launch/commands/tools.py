@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from halohop.launch.options import parsing, shared
+from halohop.launch.options import shared
+from halohop.launch.options.parsing import numbers
 from halohop.launch.terminal.console import Console, echo
 from halohop.launch.terminal.group import is_alone
 
@@ -56,9 +57,7 @@ def top(
 def bench(
     name: Annotated[str, typer.Argument(metavar="NAME", help="sampling, gather or partitioned.")] = "sampling",
     size: Annotated[str, typer.Option(metavar="NAME", help="Size: tiny, small, medium, or products (4 GB).")] = "medium",
-    fanout: Annotated[
-        str, typer.Option(metavar="N,N,...", help="Neighbors per hop.", callback=parsing.check_numbers)
-    ] = "15,10,5",
+    fanout: Annotated[str, shared.fanout_option("Neighbors per hop.", True)] = "15,10,5",
     threads: Annotated[int | None, typer.Option(min=1, help="Sampling threads.", show_default="one per core")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Measurements of each variant.")] = 20,
 ) -> None:
@@ -69,7 +68,7 @@ def bench(
     from halohop.launch.commands.bench import bench as measure
     from halohop.launch.commands.bench import render
 
-    rows = measure(name, size, fanout=parsing.numbers(fanout) or (), threads=threads, rounds=rounds)
+    rows = measure(name, size, fanout=numbers(fanout), threads=threads, rounds=rounds)
     Console().print(render(rows, title=f"{name}, {size} synthetic graph, fanout {fanout}"))
 
 

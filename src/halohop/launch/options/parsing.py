@@ -1,58 +1,68 @@
-"""What the command line spells as text: fanouts, names, sizes, and whole configs; and the callbacks that refuse what is none."""
+"""What the command line spells as text: fanouts, names and sizes; and callbacks of options, which refuse other text."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, fields
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import typer
 
 from halohop.errors import InputError
 from halohop.launch.options import spec
 from halohop.memory import parse_size
-from halohop.recipes.config import Config as AnyConfig
-from halohop.recipes.config import InferConfig, TrainConfig
 
 
-def defaults(kind: type[TrainConfig] | type[InferConfig]) -> dict[str, Any]:
-    """What a config takes where nothing is said, by name; sequences as the command line spells them.
-
-    Example:
-        >>> defaults(TrainConfig)["fanout"]
-        '15,10'
-    """
-    values = {field.name: field.default for field in fields(kind) if field.default is not MISSING}
-    return {name: ",".join(map(str, value)) if isinstance(value, tuple) else value for name, value in values.items()}
-
-
-def numbers(text: str | None) -> tuple[int, ...] | None:
+def numbers(text: str) -> tuple[int, ...]:
     """The fanout that an option spells.
+
+    Raises:
+        InputError: a part is not a whole number.
 
     Example:
         >>> numbers("15,10,5")
         (15, 10, 5)
     """
-    return None if text is None else tuple(int(number) for number in text.split(","))
+    try:
+        return tuple(int(number) for number in text.split(","))
+    except ValueError:
+        raise InputError(f"{text!r} is not like 15,10,5: one whole number per hop, -1 for all neighbours") from None
 
 
-def names(text: str | None) -> tuple[str, ...] | None:
-    """The relation that an option spells.
-
-    Example:
-        >>> names("user,rates,film")
-        ('user', 'rates', 'film')
-    """
-    return None if text is None else tuple(text.split(","))
-
-
-def num_bytes(text: str | None) -> int | None:
-    """The size that an option spells.
+def names(text: str) -> tuple[str, ...]:
+    """The names that an option spells.
 
     Example:
-        >>> num_bytes("512MiB")
-        536870912
+        >>> names("user,rates,film"), names("")
+        (('user', 'rates', 'film'), ())
     """
-    return None if text is None else parse_size(text)
+    return tuple(text.split(",")) if text else ()
+
+
+def size_text(text: str) -> str:
+    """The size that an option spells, as it is.
+
+    Raises:
+        InputError: not a size.
+    """
+    parse_size(text)
+    return text
+
+
+def cache_bytes(text: str) -> int | str | None:
+    """The size of a cache that an option spells: "auto", "none", or a size.
+
+    Raises:
+        InputError: none of them.
+
+    Example:
+        >>> cache_bytes("auto"), cache_bytes("none"), cache_bytes("1KiB")
+        ('auto', None, 1024)
+    """
+    if text in ("auto", "none"):
+        return "auto" if text == "auto" else None
+    try:
+        return parse_size(text)
+    except InputError as error:
+        raise InputError(f"{error}; or auto, or none") from None
 
 
 def pairs(texts: Sequence[str], option: str) -> dict[str, str | bool]:
@@ -76,66 +86,32 @@ def pairs(texts: Sequence[str], option: str) -> dict[str, str | bool]:
     return found
 
 
-def config_of(kind: type[AnyConfig], given: Mapping[str, Any], **others: Any) -> AnyConfig:
-    """The config that a command's parameters spell, by their names; `others` go first."""
-    readers: dict[str, Callable[[str | None], Any]] = {"fanout": numbers, "eval_fanout": numbers, "relation": names}
-    readers |= dict.fromkeys(("backlog_bytes", "memory", "hot_memory"), num_bytes) | {"cache": cache_bytes}
-    values: dict[str, Any] = {}
-    for field in fields(kind):
-        if field.name in given:
-            value = given[field.name]
-            spelled = str(value) if isinstance(value, Path) else value
-            values[field.name] = readers[field.name](spelled) if field.name in readers else spelled
-    return kind(**values | others)
+def check_with(read: Callable[[str], object]) -> Callable[[str | None], str | None]:
+    """A callback of an option, which refuses text that `read` cannot read."""
 
+    def check(text: str | None) -> str | None:
+        if text is not None:
+            with _usage():
+                read(text)
+        return text
 
-def check_numbers(text: str | None) -> str | None:
-    """Callback of an option that spells a fanout: refuses what is none."""
-    try:
-        numbers(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not like 15,10,5: one whole number per hop, -1 for all neighbours") from None
-    return text
-
-
-def cache_bytes(text: str | None) -> int | str | None:
-    """The size of a cache that an option spells: "auto", "none", or a size.
-
-    Example:
-        >>> cache_bytes("auto"), cache_bytes("none"), cache_bytes("1KiB")
-        ('auto', None, 1024)
-    """
-    if text in (None, "none"):
-        return None
-    return text if text == "auto" else num_bytes(text)
-
-
-def check_cache(text: str | None) -> str | None:
-    """Callback of an option that spells the size of a cache: refuses what is none."""
-    try:
-        cache_bytes(text)
-    except InputError as error:
-        raise typer.BadParameter(f"{error}; or auto, or none") from None
-    return text
-
-
-def check_size(text: str | None) -> str | None:
-    try:
-        num_bytes(text)
-    except InputError as error:
-        raise typer.BadParameter(str(error)) from None
-    return text
+    return check
 
 
 def read_config_option(context: typer.Context, path: Path | None) -> Path | None:
-    try:
+    with _usage():
         return spec.from_file(context, path)
-    except InputError as error:
-        raise typer.BadParameter(str(error)) from error
 
 
 def read_run_option(context: typer.Context, folder: str | None) -> str | None:
-    try:
+    with _usage():
         return spec.from_run(context, folder)
+
+
+@contextmanager
+def _usage() -> Iterator[None]:
+    """Errors about the text of an option are shown with the option's name and the command's usage."""
+    try:
+        yield
     except InputError as error:
         raise typer.BadParameter(str(error)) from error
