@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+import msgspec
 import pytest
 
 from halohop.datasets.spec import load_spec
@@ -15,6 +16,7 @@ from halohop.launch.jobs.tables import convert
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inner:
     size: int
+    depth: Annotated[int, msgspec.Meta(ge=1)] = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,8 @@ class Outer:
     kinds: dict[str, Literal["text", "number"]] | None = None
     mode: Literal["fast", "slow"] = "fast"
     seconds: float | None = None
+    count: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    rate: Annotated[float, msgspec.Meta(gt=0)] = 1.0
 
     def __post_init__(self) -> None:
         if self.seconds == 0:
@@ -46,6 +50,9 @@ class Outer:
         ({"file": "f", "inner": {"size": True}}, "here: inner.size must be a whole number, got true or false"),
         ({"file": "f", "inner": {}}, "here: inner.size is missing; add it"),
         ({"file": "f", "seconds": 0}, "here: seconds=0 must be over 0"),
+        ({"file": "f", "count": 0}, "here: count must be at least 1, got 0"),
+        ({"file": "f", "rate": 0.0}, "here: rate must be over 0, got 0.0"),
+        ({"file": "f", "inner": {"size": 1, "depth": 0}}, "here: inner.depth must be at least 1"),
     ],
 )
 def test_errors_name_the_value_what_was_expected_and_what_was_found(raw: Any, message: str) -> None:

@@ -12,6 +12,7 @@ from halohop.files.private import refuse_links
 from halohop.files.reading import decode_json, read_regular
 from halohop.files.url_folder import UrlFolder
 from halohop.files.urls import is_url, masked, refuse_url
+from halohop.files.validation import validate
 from halohop.files.whole import check_sealed, read_sealed, sealed_file, whole_file, write_file
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "refuse_url",
     "remove",
     "sealed_file",
+    "validate",
     "whole_file",
     "write_file",
     "writing",

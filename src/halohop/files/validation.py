@@ -1,6 +1,7 @@
 """Values of files such as TOML, JSON and YAML as typed values, with errors in plain words instead of msgspec's."""
 
 import re
+from contextlib import suppress
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
@@ -32,16 +33,16 @@ def validate(raw: Any, kind: type[Value] | Any, where: str) -> Value:
     try:
         value: Value = msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:  # also what the class refuses
-        raise InputError(f"{where}: {_explain(str(error), kind)}") from error
+        raise InputError(f"{where}: {_explain(str(error), kind, raw)}") from error
     return value
 
 
-def _explain(problem: str, kind: Any) -> str:
-    """Translates a message of msgspec.
+def _explain(problem: str, kind: Any, raw: Any) -> str:
+    """Translates a message of msgspec about a raw value.
 
     Example:
         >>> from halohop.store.share import Share
-        >>> _explain("Expected `int`, got `str` - at `$.index`", Share)
+        >>> _explain("Expected `int`, got `str` - at `$.index`", Share, {"index": "1"})
         'index must be a whole number, got text'
     """
     problem, _, place = problem.partition(" - at `")
@@ -51,6 +52,11 @@ def _explain(problem: str, kind: Any) -> str:
     if kinds := re.fullmatch(r"Expected `([^`]+)`, got `(\w+)`", problem):
         wanted = [_WORDS.get(each, each) for each in sorted({*kinds[1].split(" | ")} - {"null"})]
         return f"{name} must be {' or '.join(wanted)}, got {_WORDS.get(kinds[2], kinds[2])}".strip()
+    if limit := re.fullmatch(r"Expected `\w+` (>=?) (\S+)", problem):
+        value = ""
+        with suppress(KeyError, TypeError):  # the value of an inner record
+            value = f", got {raw[name]!r}"
+        return f"{name} must be {'at least' if limit[1] == '>=' else 'over'} {limit[2].removesuffix('.0')}{value}"
     if problem.startswith("Invalid enum value "):
         known = re.findall(r"'(\w+)'", str(get_type_hints(kind).get(name)))
         return f"{name} must be one of {', '.join(known)}, got {problem.removeprefix('Invalid enum value ')}"

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from halohop.errors import DatasetError, InputError
-from halohop.files import decode_json, read_regular
+from halohop.files import decode_json, read_regular, validate
 from halohop.recipes.checks import (
     Bytes,
     CacheSize,
@@ -296,10 +296,7 @@ def from_dict(kind: type[Config], values: dict[str, Any]) -> Config:
     unknown = sorted(set(values) - set(known))
     if unknown:
         raise InputError(f"{unknown[0]!r} is no setting of {kind.__name__}; known: {', '.join(known)}")
-    try:
-        return msgspec.convert(values, kind)
-    except msgspec.ValidationError as error:
-        raise InputError(f"{kind.__name__}: {error}") from error
+    return validate(values, kind, kind.__name__)
 
 
 def read_config(kind: type[Config], path: str | Path) -> Config:
