@@ -5,6 +5,7 @@ A part is a module of ``parts`` with ``make() -> dict``: case -> a value of JSON
 
 import difflib
 import importlib
+import itertools
 import json
 import shutil
 from collections.abc import Collection, Iterator, Mapping
@@ -82,12 +83,18 @@ def differences(then: Any, new: Any, where: str = "") -> Iterator[str]:
             lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), "kept", "now", n=1, lineterm=""))
             yield "\n".join([f"{where}:", *lines[: 2 * SHOWN]])
         else:
-            yield f"{where}: kept {_short(then)}, now {_short(new)}"
+            pairs = zip(repr(then), repr(new), strict=False)
+            same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+            yield f"{where}: kept {_short(then, same)}, now {_short(new, same)}"
 
 
 def _text(value: Any) -> str:
     return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
 
 
-def _short(value: Any) -> str:
-    return text if len(text := repr(value)) <= 200 else f"{text[:200]}..."
+def _short(value: Any, same: int = 0) -> str:
+    """A value as text. Of long text, the part that differs is shown; `same` characters do not."""
+    if len(text := repr(value)) <= 200:
+        return text
+    begin = max(same - 60, 0)
+    return f"{'...' if begin else ''}{text[begin : begin + 200]}{'...' if len(text) > begin + 200 else ''}"
