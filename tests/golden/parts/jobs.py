@@ -1,13 +1,12 @@
 """Job files and what they plan, as data: hosts, roles, partitions, ranks, addresses, environment, folders, resources.
 
-How today's engines say it (scripts, manifests, the text of a plan) is in `job_texts`. `plan_of` reads today's text of a plan.
-If that text changes, `plan_of` changes with it, and what it finds must not.
+How today's engines say it (scripts, manifests, JSON of a plan) is in `job_texts`. `plan_of` reads what a dry run prints. If that
+changes, `plan_of` changes with it, and what it finds must not.
 """
 
 import itertools
 import json
 import re
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +62,6 @@ MIXED = {
         "python3 train.py --lr 0.01",
     ],
 }
-PLANS_BY = {"local": "--print", "ssh": "--print"}
-"""What names the hosts as they are: a dry run of ssh knows no addresses; other engines learn them from their cluster."""
-
 DRY = ("names_local", "names_ray", "options", "options_over_file")
 """Jobs whose plan says all: the engine local prints it for --print, too."""
 
@@ -121,8 +117,8 @@ def make() -> dict[str, Any]:
         shown = {how: outcomes[f"{name} {how}"] for how in ("--dry-run", "--print") if f"{name} {how}" in COMMANDS}
         failed = {how: each.err for how, each in shown.items() if each.code}
         assert not failed, f"{name}: {failed}"
-        engine = re.match(r"engine (\w+)", shown["--dry-run"].out)[1]  # type: ignore[index]
-        data = {"plan": plan_of(shown[PLANS_BY.get(engine, "--dry-run") if "--print" in shown else "--dry-run"].out)}
+        data: dict[str, Any] = {"plan": plan_of(shown["--dry-run"].out)}
+        engine = data["plan"]["engine"]
         if "--print" in shown and engine in ASKED:
             data["asked of the cluster"] = ASKED[engine](shown["--print"].out)
         found[f"{name}.json"] = (json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
@@ -139,31 +135,33 @@ def _known(text: str) -> list[str]:
 
 def plan_of(text: str) -> dict[str, Any]:
     """The text of a plan as data."""
-    head = re.search(r"^engine (\w+), (\d+) hosts x (\d+) (trainers|plain program), (\d+) servers$", text, re.MULTILINE)
-    meet = re.search(r"^ranks meet at (\S+); logs and results in (.*)$", text, re.MULTILINE)
-    assert head, text
-    assert meet, text
-    plan: dict[str, Any] = {
-        "engine": head[1],
-        "started by": "torchrun" if head[4] == "trainers" else "itself",
-        "master": meet[1],
-        "out": meet[2],
-        "processes": {},
+    made = json.loads(text)
+    job = made["job"]
+    return {
+        "engine": job["engine"],
+        "started by": "torchrun" if job["start"] == "torchrun" else "itself",
+        "master": made["master"],
+        "out": job["out"],
+        "processes": {process["name"]: _process(process) for process in made["processes"]},
     }
-    host, process = "", {}
-    for line in itertools.islice(text.splitlines(), 2, None):
-        if found := re.match(r"(\S+):$", line):
-            host = found[1]
-        elif found := re.match(r"  ([\w-]+)(?: x (\d+))?: (.*)$", line):
-            process = {"host": host, "ranks": int(found[2] or 0), **_program(shlex.split(found[3]))}
-            plan["processes"][found[1]] = process
-        elif found := re.match(r"    with (.*)$", line):
-            process["env"] = dict(word.split("=", 1) for word in shlex.split(found[1]))
-        elif found := re.match(r"    reads (all partitions|share \S+) of (.*?)(?:, brought to (.*))?$", line):
-            process["reads"] = {"partitions": found[1], "of": found[2], "brought to": found[3]}
-        elif found := re.match(r"    after (.*)$", line):
-            process["after"] = found[1].split(", ")
-    return plan
+
+
+def _process(process: dict[str, Any]) -> dict[str, Any]:
+    found = {"host": process["host"], "ranks": process["ranks"], **_program([process["python"], *process["argv"]])}
+    if data := process["data"]:
+        found["reads"] = {
+            "partitions": f"share {_spelled(data['shares'])}" if data["shares"] else "all partitions",
+            "of": data["source"],
+            "brought to": data["folder"] if data["copied"] else None,
+        }
+    return found | {name: process[key] for name, key in (("env", "env"), ("after", "needs")) if process[key]}
+
+
+def _spelled(shares: list[dict[str, int]]) -> str:
+    """Shares as the option `--share` has them: ``0/4+1`` is ``0/4,1/4``."""
+    first, *more = (f"{share['index']}/{share['count']}" for share in shares)
+    following = [f"{(shares[0]['index'] + number) % shares[0]['count']}/{shares[0]['count']}" for number in range(1, len(shares))]
+    return f"{first}+{len(more)}" if more and more == following else ",".join([first, *more])
 
 
 def _program(words: list[str]) -> dict[str, Any]:

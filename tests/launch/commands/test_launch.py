@@ -1,15 +1,18 @@
+import json
 import os
-import shlex
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+import halohop
 from halohop.errors import InputError
 from halohop.launch.cli import app
 from halohop.launch.jobs.job import Job
 from halohop.launch.jobs.lock import alone_in
+from halohop.launch.jobs.plan import FORMAT
 from halohop.launch.jobs.secret import secret_of
 
 JOB = """
@@ -43,25 +46,39 @@ def outcome(*words: str) -> tuple[int, str]:
 
 
 def test_a_dry_run_prints_the_plan_and_starts_nothing(folder: Path) -> None:
-    code, text = outcome("--config", "job.toml", "--dry-run", "--engine", "ssh", "--hosts", "a,b", "--env", "X=1")
+    code, text = outcome("--config", "job.toml", "--dry-run", "--engine", "slurm", "--hosts", "a,b", "--env", "X=1")
     assert code == 0
-    assert "engine ssh, 2 hosts x 2 trainers, 3 servers ranks meet at a:29500" in text
-    parts, python = shlex.quote(f"{folder}/parts"), shlex.quote(Job(data="d", out="o", run=("x",)).python)
-    assert f"serve {parts} --share 0/3 --listen 0.0.0.0:5510 --advertise a:5510" in text
-    assert "--peers a:5510,b:5510,a:5511 --grace 5 --cache 1GB with X=1 reads share 0/3 of" in text
-    assert f"trainers-1 x 2: {python} -m halohop train a:5510,b:5510,a:5511" in text
-    assert "--epochs 3 --no-exclude-seed-edges" in text
-    assert "after server-0, server-1, server-2" in text
+    made = json.loads(text)
+    assert (made["format"], made["version"]) == (FORMAT, halohop.__version__)
+    assert (made["job"]["engine"], made["hosts"], made["master"]) == ("slurm", ["a", "b"], "a:29500")
+    server, *_, trainers = made["processes"]
+    assert [process["name"] for process in made["processes"]] == ["server-0", "server-1", "server-2", "trainers-0", "trainers-1"]
+    serve = f"serve {folder}/parts --share 0/3 --listen 0.0.0.0:5510 --advertise a:5510 --peers a:5510,b:5510,a:5511"
+    assert " ".join(server["argv"]) == f"-m halohop {serve} --grace 5 --cache 1GB"
+    assert server["env"] == {"X": "1"}
+    assert server["data"] == {
+        "source": f"{folder}/parts",
+        "folder": f"{folder}/parts",
+        "shares": [{"index": 0, "count": 3}],
+        "copied": False,
+    }
+    assert (trainers["ranks"], trainers["python"]) == (2, sys.executable)
+    assert " ".join(trainers["argv"]).startswith("-m halohop train a:5510,b:5510,a:5511 ")
+    assert " ".join(trainers["argv"]).endswith("--epochs 3 --no-exclude-seed-edges")
+    assert trainers["needs"] == ["server-0", "server-1", "server-2"]
     assert not (folder / "run").exists()
 
 
 def test_a_script_on_the_command_line_takes_the_place_of_the_files_train(folder: Path) -> None:
     code, text = outcome("--config", "job.toml", "--dry-run", "--", "train.py", "{graph}", "--epochs", "5")
     assert code == 0
-    assert "train.py 127.0.0.1:5510,127.0.0.1:5511,127.0.0.1:5512 --epochs 5" in text
+    graph = "127.0.0.1:5510,127.0.0.1:5511,127.0.0.1:5512"
+    assert json.loads(text)["processes"][-1]["argv"] == ["train.py", graph, "--epochs", "5"]
     code, text = outcome("--data", "parts", "--hosts", "2", "--out", "r", "--print", "--", "train.py", "{graph}", "{out}")
     assert code == 0
-    assert f"reads share 1/2 of {folder}/parts, brought to {folder}/r/nodes/host-1/parts-" in text
+    data = json.loads(text)["processes"][-1]["data"]
+    assert (data["source"], data["shares"], data["copied"]) == (f"{folder}/parts", [{"index": 1, "count": 2}], True)
+    assert data["folder"].startswith(f"{folder}/r/nodes/host-1/parts-")
 
 
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="OpenSSH's client is not installed")
@@ -69,8 +86,9 @@ def test_a_plain_program_and_the_port_where_ranks_meet_are_options(folder: Path)
     words = ["--engine", "ssh", "--hosts", "10.0.0.7,10.0.0.8", "--data", "parts", "--start", "plain", "--master-port", "4711"]
     code, text = outcome(*words, "--dry-run", "--", "train.py", "--rank={rank}", "{master_addr}:{master_port}")
     assert code == 0
-    assert "2 hosts x 1 plain program, 0 servers ranks meet at 10.0.0.7:4711" in text
-    assert "train.py --rank=1 10.0.0.7:4711" in text
+    made = json.loads(text)
+    assert (made["job"]["start"], made["master"]) == ("plain", "10.0.0.7:4711")
+    assert made["processes"][1]["argv"] == ["train.py", "--rank=1", "10.0.0.7:4711"]
     code, text = outcome("--data", "parts", "--master-addr", "10.0.0.7", "--", "train.py")
     assert code == 2
     assert "--master-addr 10.0.0.7 is for configuration files of GLT's launcher" in text
@@ -79,10 +97,11 @@ def test_a_plain_program_and_the_port_where_ranks_meet_are_options(folder: Path)
 def test_what_is_printed_has_no_secret(folder: Path) -> None:
     (folder / "secret").write_text("a secret of some length")
     (folder / "secret").chmod(0o600)
-    for words in (["--print"], ["--dry-run"], ["--dry-run", "--engine", "ssh"]):
+    for words in (["--print"], ["--dry-run"], ["--dry-run", "--engine", "slurm"]):
         code, text = outcome("--config", "job.toml", "--token-file", "secret", *words)
         assert code == 0
-        assert "halohop serve" in text
+        assert "halohop" in text
+        assert "serve" in text
         assert "a secret" not in text
 
 
@@ -91,6 +110,7 @@ def test_it_runs(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert outcome("--data", "parts", "--", "train.py")[0] == 0
     (run,) = (folder / "runs").iterdir()
     assert (run / "logs" / "rank-0.log").read_text() == "here\n"
+    assert json.loads((run / "plan.json").read_text())["processes"][0]["argv"] == ["train.py"]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The configuration file of GLT's launcher, read as a job. tests/launch/jobs/ssh/test_glt_nodes.py runs it on hosts."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -152,6 +153,8 @@ def test_the_documents_command_is_halohop_launch(tmp_path: Path) -> None:
         patch.chdir(tmp_path)
         other = [word.replace("master_", "master-").replace("batch_", "batch-") for word in words]
         assert CliRunner().invoke(app, ["launch", *other, "--dry-run", "--out=run"]).output == done.stdout
-    assert "10.0.0.7:\n  trainers-0 x 1: /a/python dist_train_sage_supervised.py --dataset=ogbn-products" in done.stdout
-    assert "--training_pg_master_port=11234" in done.stdout
-    assert "with CUDA_VISIBLE_DEVICES=0,1" in done.stdout
+    (process,) = json.loads(done.stdout)["processes"]
+    assert (process["host"], process["ranks"], process["python"]) == ("10.0.0.7", 1, "/a/python")
+    assert process["argv"][:2] == ["dist_train_sage_supervised.py", "--dataset=ogbn-products"]
+    assert "--training_pg_master_port=11234" in process["argv"]
+    assert process["env"] == {"CUDA_VISIBLE_DEVICES": "0,1"}

@@ -15,6 +15,7 @@ from halohop.launch.commands.dgl_options import dgl_options
 from halohop.launch.jobs.engine import engine_of
 from halohop.launch.jobs.job import Job, read_job
 from halohop.launch.jobs.lock import alone_in
+from halohop.launch.jobs.plan_file import plan_text
 from halohop.launch.options import dgl, launching, spec
 from halohop.launch.options.parsing import pairs
 from halohop.launch.terminal import logs
@@ -104,15 +105,10 @@ def launch(
     job = with_checked_options(read, context)
     if wait:
         job = waited_for(job)
-    needs_hosts = job.engine == "local" or job.start == "plain" or of_dgl is not None  # their names, or their addresses
-    if submit_nothing or (dry_run and needs_hosts):
+    if submit_nothing:
         typer.echo(engine_of(job.engine).show(job), nl=False)
     elif dry_run:
-        from halohop.launch.jobs.plan import plan
-        from halohop.launch.jobs.printed import printed
-
-        names = [f"host-{number}" for number in range(job.hosts)] if isinstance(job.hosts, int) else job.hosts
-        typer.echo(printed(plan(job, names)), nl=False)
+        typer.echo(plan_text(engine_of(job.engine).plan(job)), nl=False)
     else:
         check_not_launched()
         here = job.engine != "k8s"  # whose pods have the run folder

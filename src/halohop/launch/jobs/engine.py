@@ -5,11 +5,20 @@ from typing import Protocol
 
 from halohop.errors import InputError
 from halohop.launch.jobs.job import ENGINES, Job
+from halohop.launch.jobs.plan import Plan
 from halohop.launch.terminal.console import Console
 
 
 class Engine(Protocol):
     """Turns one plan into what its cluster understands."""
+
+    def plan(self, job: Job) -> Plan:
+        """Returns the processes of a job; starts nothing, and connects to no host.
+
+        Raises:
+            InputError: the engine cannot run the job.
+        """
+        ...
 
     def show(self, job: Job) -> str:
         """What ``--print`` writes: a script, manifests, or the plan as text. Holds no secret."""

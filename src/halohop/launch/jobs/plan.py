@@ -5,12 +5,17 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import Any, Literal
+from typing import Literal
 
+from halohop import __version__
 from halohop.errors import InputError
 from halohop.launch.jobs.job import Job, Servers
+from halohop.launch.jobs.tables import words
 from halohop.store.share import Share, in_shares, shares, spelled
 from halohop.transport.addresses import is_ipv6, is_loopback_host, joined
+
+FORMAT = 1
+"""Version of a plan's fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +43,7 @@ class Process:
         name: "server-0", "trainers-1".
         host: as in `Plan.hosts`.
         role: "server", or "trainers".
+        python: interpreter on the host.
         argv: what follows the Python interpreter: a script and arguments, or ``-m``, a module and arguments.
         ranks: of trainers: how many processes of `argv` run on this host; 0 for a server.
         address: of a server: ``HOST:PORT`` for the others.
@@ -49,6 +55,7 @@ class Process:
     name: str
     host: str
     role: Literal["server", "trainers"]
+    python: str
     argv: tuple[str, ...]
     ranks: int = 0
     address: str = ""
@@ -66,12 +73,16 @@ class Plan:
         hosts: their names.
         master: ``HOST:PORT`` where ranks meet, on the first host.
         processes: servers first, then the trainers of each host.
+        format: `FORMAT`.
+        version: of halohop.
     """
 
     job: Job
     hosts: tuple[str, ...]
     master: str
     processes: tuple[Process, ...]
+    format: int = FORMAT
+    version: str = __version__
 
     @property
     def servers(self) -> tuple[Process, ...]:
@@ -128,6 +139,7 @@ def plan(
                 name=f"trainers-{number}",
                 host=host,
                 role="trainers",
+                python=job.python,
                 argv=argv if job.start == "torchrun" else _placed(argv, number, job, places),
                 ranks=job.trainers,
                 env={name: filled(value, found, job) for name, value in env.items()},
@@ -136,6 +148,11 @@ def plan(
             )
         )
     return Plan(job=job, hosts=tuple(hosts), master=joined((places[0], job.master_port)), processes=(*servers, *trainers))
+
+
+def host_names(job: Job) -> list[str]:
+    """Returns names for hosts that the engine chooses, or the job's own names."""
+    return [f"host-{number}" for number in range(job.hosts)] if isinstance(job.hosts, int) else list(job.hosts)
 
 
 def check_parts(made: Plan, num_parts: int) -> None:
@@ -193,23 +210,6 @@ def torchrun(process: Process, made: Plan) -> tuple[str, ...]:
     )
 
 
-def words(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Options of a command as its command line has them.
-
-    Example:
-        >>> words({"batch_size": 512, "fanout": [10, 5], "encrypt": True, "no_cache": False})
-        ('--batch-size', '512', '--fanout', '10,5', '--encrypt')
-    """
-    found: list[str] = []
-    for name, value in options.items():
-        flag = f"--{name.replace('_', '-')}"
-        if value is True:
-            found.append(flag)
-        elif value is not False:
-            found += [flag, ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)]
-    return tuple(found)
-
-
 def _servers(
     job: Job,
     wanted: Servers,
@@ -236,6 +236,7 @@ def _servers(
                 name=f"server-{number}",
                 host=hosts[host],
                 role="server",
+                python=job.python,
                 argv=(*argv, *words(wanted.options)),
                 address=addresses[number],
                 env={name: filled(value, ",".join(addresses), job) for name, value in env.items()},

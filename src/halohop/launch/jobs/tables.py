@@ -1,4 +1,4 @@
-"""Tables of a job file as records: names with '-' or '_', and errors that name the nearest known name."""
+"""Tables of a job file as records, with errors that name the nearest known name, and as words of a command line."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
@@ -61,3 +61,20 @@ def convert(table: Mapping[str, Any], kind: type[Record], where: str) -> Record:
     """
     values = keys(table, [field.name for field in fields(kind)], where)  # type: ignore[arg-type]
     return validate(values, kind, where)
+
+
+def words(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Options of a command as its command line has them.
+
+    Example:
+        >>> words({"batch_size": 512, "fanout": [10, 5], "encrypt": True, "no_cache": False})
+        ('--batch-size', '512', '--fanout', '10,5', '--encrypt')
+    """
+    found: list[str] = []
+    for name, value in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        if value is True:
+            found.append(flag)
+        elif value is not False:
+            found += [flag, ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)]
+    return tuple(found)

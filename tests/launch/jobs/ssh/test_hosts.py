@@ -91,9 +91,9 @@ def test_one_host_may_be_this_machine(config: str) -> None:
 
 @needs_ssh
 def test_what_would_run_is_printed_without_a_connection(config: str) -> None:
-    text = engine().show(job("a", "b", command=config))
-    assert "ranks meet at 10.0.0.7:29500" in text
-    assert "trainers-1 x 1:" in text
+    made = engine().plan(job("a", "b", command=config))
+    assert made.master == "10.0.0.7:29500"
+    assert [(process.name, process.ranks) for process in made.processes] == [("trainers-0", 1), ("trainers-1", 1)]
 
 
 def test_hosts_need_names() -> None:

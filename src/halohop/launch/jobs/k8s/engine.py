@@ -28,6 +28,14 @@ def engine() -> Engine:
 class Kubernetes:
     """Prints manifests; the cluster is the user's, and kubectl talks to it."""
 
+    def plan(self, job: Job) -> Plan:
+        """
+        Raises:
+            InputError: what a job asks for that pods cannot have.
+        """
+        objects(job)
+        return plan_of(job)
+
     def show(self, job: Job) -> str:
         """
         Raises:

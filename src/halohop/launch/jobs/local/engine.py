@@ -12,8 +12,8 @@ from typing import TextIO
 from halohop.errors import ClusterError, InputError
 from halohop.files.urls import is_url
 from halohop.launch.jobs.job import Job
-from halohop.launch.jobs.plan import Plan, Process, check_parts, plan
-from halohop.launch.jobs.printed import printed
+from halohop.launch.jobs.plan import Plan, Process, check_parts, host_names, plan
+from halohop.launch.jobs.plan_file import plan_text, write_plan
 from halohop.launch.jobs.secret import secret_of
 from halohop.launch.processes import local
 from halohop.launch.processes.starting import Start, fresh
@@ -48,8 +48,11 @@ class Local:
 
     start: Start = field(default=fresh)
 
+    def plan(self, job: Job) -> Plan:
+        return _plan(job)
+
     def show(self, job: Job) -> str:
-        return printed(_plan(job))
+        return plan_text(_plan(job))
 
     def run(self, job: Job, console: Console) -> None:
         _plan(job)
@@ -66,6 +69,7 @@ class Local:
         secret = {TOKEN_VARIABLE: secret_of(job)}
         check_parts(made, read_manifest(job.data).num_parts)
         _check_ports(made)
+        write_plan(made)
         folders = _linked(made)
         ours = job.train is not None and job.python == sys.executable
         own = self.start if ours else partial(fresh, python=job.python)
@@ -93,7 +97,7 @@ def _plan(job: Job) -> Plan:
     """
     if job.options:
         raise InputError(f"the engine local has no options of its own, but the file has {sorted(job.options)} in [local]")
-    hosts = [f"host-{number}" for number in range(job.hosts)] if isinstance(job.hosts, int) else list(job.hosts)
+    hosts = host_names(job)
     apart = job.servers is None and len(hosts) > 1
     if apart or not is_url(job.data):
         job = replace(job, cache=str(Path(job.out) / "nodes" / "{host}") if apart else None)

@@ -11,7 +11,8 @@ from typing import Any
 
 from halohop.errors import InputError
 from halohop.launch.jobs.job import Job, Servers
-from halohop.launch.jobs.plan import program
+from halohop.launch.jobs.plan import Plan, host_names, plan, program
+from halohop.launch.jobs.plan_file import write_plan
 from halohop.launch.jobs.ray.data import Parts
 from halohop.launch.jobs.ray.graph_server import ServeOptions
 from halohop.launch.jobs.ray.library import ray_library
@@ -42,6 +43,11 @@ def engine() -> "RayEngine":
 
 class RayEngine:
     """Turns a job into actors and workers of a cluster that runs already; the command is a driver of it."""
+
+    def plan(self, job: Job) -> Plan:
+        """Returns the plan with names in place of the nodes, which Ray chooses."""
+        _options(job)
+        return plan(job, host_names(job))
 
     def show(self, job: Job) -> str:
         """What would run, as text: where it runs is Ray's to say."""
@@ -76,6 +82,7 @@ class RayEngine:
                 servers=ray_nodes,
                 server_cpus=options.server_cpus,
             )
+            write_plan(self.plan(job))
             name = f"{job.name}-{secrets.token_hex(3)}"
             service = _service(job, options, name, token)
             if service is None:

@@ -4,6 +4,8 @@ from pathlib import Path
 
 from halohop.files import writing
 from halohop.launch.jobs.job import Job
+from halohop.launch.jobs.plan import Plan, host_names, plan
+from halohop.launch.jobs.plan_file import write_plan
 from halohop.launch.jobs.slurm import queue
 from halohop.launch.jobs.slurm.checks import check
 from halohop.launch.jobs.slurm.following import follow
@@ -15,6 +17,9 @@ from halohop.launch.terminal.console import Console
 
 class Slurm:
     """Turns a plan into a batch script of Slurm."""
+
+    def plan(self, job: Job) -> Plan:
+        return plan(job, host_names(job))
 
     def show(self, job: Job) -> str:
         """The batch script.
@@ -38,6 +43,7 @@ class Slurm:
         logs = Path(job.out) / "logs"
         with writing(logs):
             logs.mkdir(parents=True, exist_ok=True)
+        write_plan(self.plan(job))
         number = queue.submit(text)
         log = Path(log_of(job).replace("%j", number).replace("%%", "%"))
         state = queue.state(number)

@@ -12,8 +12,8 @@ from halohop.files.aside import writing
 from halohop.launch.jobs.host.messages import Checked, Copied, Hello, Order
 from halohop.launch.jobs.job import Job
 from halohop.launch.jobs.lock import LOCK
-from halohop.launch.jobs.plan import Plan, check_parts, data_of, plan
-from halohop.launch.jobs.printed import printed
+from halohop.launch.jobs.plan import Plan, Process, check_parts, data_of, plan
+from halohop.launch.jobs.plan_file import plan_text, write_plan
 from halohop.launch.jobs.secret import secret_of
 from halohop.launch.jobs.ssh.bringing import bring
 from halohop.launch.jobs.ssh.comparing import check_alike, check_all_there
@@ -36,12 +36,12 @@ CHECK_S = 30.0
 class SshEngine:
     """Runs a job over ssh: checks all hosts, brings data, starts servers, then trainers."""
 
+    def plan(self, job: Job) -> Plan:
+        """Returns the plan, with the hosts' addresses as ssh knows them. Port 0 stands for a free one, which the host chooses."""
+        return _plan(job, hosts_of(job)[1])
+
     def show(self, job: Job) -> str:
-        """The plan, with the hosts' addresses as ssh knows them, and what is theirs alone."""
-        found = hosts_of(job)[1]
-        hosts, made = {host.name: host for host in found}, _plan(job, found)
-        own = [replace(process, env={**process.env, **hosts[process.host].own}) for process in made.processes]
-        return printed(replace(made, processes=tuple(own)), {name: host.python for name, host in hosts.items()})
+        return plan_text(self.plan(job))
 
     def run(self, job: Job, console: Console) -> None:
         """Runs a job to its end; see `Engine`."""
@@ -61,6 +61,7 @@ class SshEngine:
             found = crew.together(lambda remote: checked(remote, orders[remote.host.name]), patience=CHECK_S)
             check_alike(found)
             check_all_there(found, made)
+            write_plan(made)
             _send(crew, job, folders, console)
             _run(watch, orders, made)
             first = made.trainers[0].host
@@ -82,7 +83,13 @@ def _plan(job: Job, hosts: Sequence[Host], ports: Mapping[str, Sequence[int]] | 
     sources = {host.name: host.data for host in hosts}
     chosen = {host.name: range(host.server_port, _PORTS) for host in hosts if host.server_port}
     places = [host.address for host in hosts]
-    return plan(job, [host.name for host in hosts], places, sources=sources, ports={**(ports or {}), **chosen})
+    made = plan(job, [host.name for host in hosts], places, sources=sources, ports={**(ports or {}), **chosen})
+    known = {host.name: host for host in hosts}
+    return replace(made, processes=tuple(_of_host(process, known[process.host]) for process in made.processes))
+
+
+def _of_host(process: Process, host: Host) -> Process:
+    return replace(process, python=host.python, env={**process.env, **host.own})
 
 
 def _with_ports(job: Job, hosts: Sequence[Host], hellos: Mapping[str, Hello]) -> Plan:

@@ -34,7 +34,7 @@ def order(
     """
     mine = [process for process in made.processes if process.host == host.name]
     data = data_of(made, host.name)
-    programs = [Program(name=process.name, argv=started(process, made), env={**process.env, **host.own}) for process in mine]
+    programs = [Program(name=process.name, argv=started(process, made), env=process.env) for process in mine]
     if data is not None and is_fetched(data):
         argv = ("-m", "halohop", "fetch", data.source, data.folder, *(("--share", spelled(data.shares)) if data.shares else ()))
         programs.append(Program(name=FETCH, argv=argv, env=host.env))
