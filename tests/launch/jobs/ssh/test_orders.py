@@ -2,7 +2,7 @@ import sys
 
 from halohop.launch.jobs.host.messages import Order
 from halohop.launch.jobs.job import Job, Servers
-from halohop.launch.jobs.plan import plan
+from halohop.launch.jobs.ssh.engine import plan_on
 from halohop.launch.jobs.ssh.hosts import Host
 from halohop.launch.jobs.ssh.orders import order
 
@@ -25,7 +25,7 @@ def host(name: str, **env: str) -> Host:
 
 def orders(job: Job, **env: str) -> list[Order]:
     hosts = [host(name, **env) for name in job.hosts]  # type: ignore[union-attr]
-    made = plan(job, [one.name for one in hosts], [one.address for one in hosts])
+    made = plan_on(job, hosts)
     return [order(made, one, secret=SECRET, mark=MARK) for one in hosts]
 
 

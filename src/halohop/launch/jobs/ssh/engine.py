@@ -38,7 +38,7 @@ class SshEngine:
 
     def plan(self, job: Job) -> Plan:
         """Returns the plan, with the hosts' addresses as ssh knows them. Port 0 stands for a free one, which the host chooses."""
-        return _plan(job, hosts_of(job)[1])
+        return plan_on(job, hosts_of(job)[1])
 
     def show(self, job: Job) -> str:
         return plan_text(self.plan(job))
@@ -46,7 +46,7 @@ class SshEngine:
     def run(self, job: Job, console: Console) -> None:
         """Runs a job to its end; see `Engine`."""
         settings, hosts = hosts_of(job)
-        made = _plan(job, hosts)
+        made = plan_on(job, hosts)
         folders = _folders(made)
         secret, out = {TOKEN_VARIABLE: secret_of(job)}, Path(job.out)
         mark = _marked(out)
@@ -79,7 +79,8 @@ def engine() -> SshEngine:
     return SshEngine()
 
 
-def _plan(job: Job, hosts: Sequence[Host], ports: Mapping[str, Sequence[int]] | None = None) -> Plan:
+def plan_on(job: Job, hosts: Sequence[Host], ports: Mapping[str, Sequence[int]] | None = None) -> Plan:
+    """Plans a job on hosts, each with its own address, interpreter, data and environment."""
     sources = {host.name: host.data for host in hosts}
     chosen = {host.name: range(host.server_port, _PORTS) for host in hosts if host.server_port}
     places = [host.address for host in hosts]
@@ -97,7 +98,7 @@ def _with_ports(job: Job, hosts: Sequence[Host], hellos: Mapping[str, Hello]) ->
     free = {host: list(hello.ports) for host, hello in hellos.items()}
     if not job.master_port:
         job = replace(job, master_port=free[hosts[0].name].pop())
-    return _plan(job, hosts, free if job.servers is not None and not job.servers.port else None)
+    return plan_on(job, hosts, free if job.servers is not None and not job.servers.port else None)
 
 
 def _folders(made: Plan) -> dict[str, Copied]:
