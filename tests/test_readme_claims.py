@@ -81,6 +81,7 @@ def test_old_names_of_extras_work_and_are_named_nowhere() -> None:
         (file.name, name)
         for pattern in folders
         for file in ROOT.glob(pattern)
+        if file.is_file()
         for found in lists.findall(file.read_text())
         for name in "".join(found).split(",")
     }
