@@ -22,7 +22,7 @@ from halohop.typing import NODE, TableKey
 def serve(parts: Path, options: ServeOptions, *, seeds: Path | None, tables: Path | None, verify: bool, console: Console) -> None:
     """Serves until Ctrl-C, a request to terminate, or until as many clients as are expected have come and are gone.
 
-    With a grace in seconds, a request to terminate (SIGTERM) is no failure: clients have their answers first.
+    With a grace in seconds, a request to terminate (SIGTERM) is not a failure: connected clients are answered first.
 
     Raises:
         InputError, DatasetError, TransportError: as of `halohop.serve`.

@@ -1,4 +1,4 @@
-"""What docstrings of dataclasses say about their fields, as text of the command line."""
+"""Reads help texts and names of defaults from the docstrings of dataclasses."""
 
 import inspect
 import re
@@ -20,7 +20,7 @@ def flag_of(field: str) -> str:
 
 
 def help_of(kind: type, field: str) -> tuple[str, str | None]:
-    """What the help of a command says about a field, and how it calls the default None.
+    """Returns the help text of a field, and the words for its default None.
 
     The help is the field's text up to "None:" or "Details:". What follows "None:" up to "Details:" says what None means.
     Fields in backticks become options.
@@ -42,7 +42,7 @@ def help_of(kind: type, field: str) -> tuple[str, str | None]:
 
 @cache
 def field_texts(kind: type) -> dict[str, str]:
-    """What the docstring of a dataclass says about its fields, in lines ``name: text`` or ``name, name: text`` under ``Args:``.
+    """Returns the text of each field: lines ``name: text`` or ``name, name: text`` under ``Args:`` in its class's docstring.
 
     The text "As in `Other`." stands for what the dataclass `Other` says, of the same module or with its module's name.
     """

@@ -23,7 +23,7 @@ from halohop.launch.options.spellings import SPELLINGS, TERMINAL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldOption:
-    """The option of a field: a parameter for typer, what typer shows, and what turns its value into the field's."""
+    """The option of a field: a parameter and its settings for typer, and the reader that converts its value to the field's."""
 
     parameter: Parameter
     info: Any

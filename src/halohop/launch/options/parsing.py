@@ -1,4 +1,4 @@
-"""What the command line spells as text: fanouts, names and sizes; and callbacks of options, which refuse other text."""
+"""Reads fanouts, names and sizes from the text of options; callbacks refuse invalid text."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -51,7 +51,7 @@ def cache_bytes(text: str) -> int | str | None:
     """The size of a cache that an option spells: "auto", "none", or a size.
 
     Raises:
-        InputError: none of them.
+        InputError: the text is not "auto", "none" or a size.
 
     Example:
         >>> cache_bytes("auto"), cache_bytes("none"), cache_bytes("1KiB")

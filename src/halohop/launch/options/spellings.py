@@ -1,4 +1,4 @@
-"""How the command line spells the values of fields."""
+"""Tables of the command line: names and readers of values by type, and names by field."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,7 +15,7 @@ SPELLINGS: Mapping[Any, tuple[str, Callable[[str], Any] | None]] = {
     SizeText: ("SIZE", size_text),
     Seconds: ("SECONDS", None),
 }
-"""By type: what help calls a value, and what reads it if typer cannot."""
+"""By type: the name of a value in the help, and its reader if typer cannot read it."""
 
 TERMINAL: Mapping[str, str | None] = {
     "advertise": "HOST:PORT",
@@ -40,4 +40,4 @@ TERMINAL: Mapping[str, str | None] = {
     "time_attr": "COLUMN",
     "token_file": "FILE",
 }
-"""By field: what help calls a value, if the type does not tell; the names of a flag. None: the field has no option."""
+"""By field: the name of a value in the help, if its type has none, or the names of a flag. None: the field has no option."""
