@@ -126,13 +126,23 @@ def waits_without_deadline() -> list[str]:
         for node in ast.walk(ast.parse(path.read_text())):
             bare = isinstance(node, ast.Call) and not node.args and not node.keywords
             if bare and getattr(node.func, "attr", "") in ("wait", "join", "get", "result"):
-                found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}")
+                found.append(f"{path.parent.name}/{path.name}: {ast.unparse(node)}")
     return found
 
 
-@pytest.mark.xfail(strict=True, reason="issue 35: hosts of `launch` over ssh are waited for without a deadline")
+BOUNDED = {
+    "host/runner.py: self._inbox.get()": "a thread puts None there when the launcher is silent for 6 s",
+    "host/runner.py: process.wait()": "in a thread; whoever ends the job kills the process",
+    "ray/graph_server.py: self._closed.wait()": "a server lives as long as its job",
+    "ssh/remote.py: self._answers.get()": "in a thread; `Crew.together` gives up after STUCK_S, and a lost host is an answer",
+    "ssh/remote.py: self._process.wait()": "ssh was killed",
+    "ssh/watching.py: self._crew.news.get()": "the queue is not empty",
+}
+"""Calls that look as if they could wait forever, and what ends them."""
+
+
 def test_every_wait_has_a_deadline() -> None:
-    assert waits_without_deadline() == []
+    assert {*waits_without_deadline()} == {*BOUNDED}
 
 
 def test_scripts_of_others_need_another_import_only() -> None:

@@ -109,7 +109,7 @@ def test_what_is_printed_has_no_secret(folder: Path) -> None:
 def test_it_runs(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert outcome("--data", "parts", "--", "train.py")[0] == 0
     (run,) = (folder / "runs").iterdir()
-    assert (run / "logs" / "rank-0.log").read_text() == "here\n"
+    assert (run / "logs" / "host-0-rank-0.log").read_text() == "here\n"
     assert json.loads((run / "plan.json").read_text())["processes"][0]["argv"] == ["train.py"]
 
 

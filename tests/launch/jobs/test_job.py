@@ -77,7 +77,9 @@ def test_urls_stay_as_they_are() -> None:
         ({"trainers": 0}, "trainers=0 must be at least 1"),
         ({"train": {}}, "give either a script to run .* not both"),
         ({"run": []}, "give either a script to run .* one of them is needed"),
-        ({"data": ""}, "data is empty; give a folder"),
+        ({"data": ""}, "data is missing: the folder of the partitions, or a URL"),
+        ({"data": "", "servers": 2, "run": ["train.py"]}, "data is missing"),
+        ({"data": "", "run": ["train.py"], "env": {"GRAPH": "{graph}"}}, "data is missing"),
         ({"data": "s3://bucket/parts"}, "data='s3://bucket/parts' must be fetched before it is used; give a folder for it"),
         ({"name": "My Job"}, "name='My Job' must have at most 40 small letters"),
         ({"master-port": 0}, "master_port=0 is a free port, which hosts of the engine ssh choose"),
@@ -93,7 +95,10 @@ def test_urls_stay_as_they_are() -> None:
         ({"env": {"HALOHOP_TOKEN": "c"}}, "the token is not given in env"),
         ({"encrypt": "yes"}, "encrypt must be true or false, got text"),
         ({"start": "plane"}, "start must be one of torchrun, plain, got 'plane'"),
-        ({"start": "plain"}, "start='plain' is for the engine ssh, but engine='local' starts ranks itself"),
+        (
+            {"start": "plain", "engine": "slurm"},
+            "start='plain' is for the engines local and ssh, but engine='slurm' starts ranks",
+        ),
         ({"start": "plain", "engine": "ssh", "trainers": 2}, "start='plain' runs a script once on each host"),
     ],
 )

@@ -13,7 +13,8 @@ import torch.distributed as dist
 
 from halohop.cores import usable_cores
 from halohop.errors import ClusterError, InputError
-from halohop.launch.processes import local
+from halohop.launch.processes import ends, local
+from halohop.launch.processes.places import world_of
 from halohop.launch.terminal.signals import Resumable, Stopped
 from tests.support.deadlines import within
 
@@ -91,7 +92,7 @@ def test_ranks_share_the_cores_that_their_launcher_may_use(monkeypatch: pytest.M
 
 
 def test_an_error_of_the_users_reaches_them_as_it_is(fake_trainer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "SETTLE_S", 0.1)
+    monkeypatch.setattr(ends, "SETTLE_S", 0.1)
     with pytest.raises(InputError, match=r"^lr=0 must be over 0$"):
         local.run(fake_trainer, [["refuse", "1"]] * 2, trainers=1, logs=tmp_path)
     assert "Traceback" in (tmp_path / "rank-1.log").read_text()
@@ -106,7 +107,7 @@ def test_ranks_that_all_saved_end_the_run_with_their_code(fake_trainer: str, tmp
 def test_a_rank_that_fails_counts_more_than_one_that_saved(
     fake_trainer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "SETTLE_S", 0.1)
+    monkeypatch.setattr(ends, "SETTLE_S", 0.1)
     with pytest.raises(ClusterError, match=r"rank 1 .* failed with exit code 1"):
         local.run(fake_trainer, [["save", "0", "fail"]] * 2, trainers=1, logs=tmp_path)
 
@@ -128,7 +129,7 @@ def test_old_logs_go(fake_trainer: str, tmp_path: Path) -> None:
 def test_a_failure_names_the_rank_and_shows_its_last_words(
     fake_trainer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "SETTLE_S", 0.1)
+    monkeypatch.setattr(ends, "SETTLE_S", 0.1)
     with pytest.raises(ClusterError, match=r"rank 1 \(node 1, process \d+\) failed with exit code 1") as caught:
         local.run(fake_trainer, [["fail", "1"]] * 2, trainers=1, logs=tmp_path / "logs")
     assert "LookupError: no such luck" in str(caught.value)
@@ -138,7 +139,7 @@ def test_a_failure_names_the_rank_and_shows_its_last_words(
 
 
 def test_a_killed_rank_is_named_and_nothing_stays(fake_trainer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "SETTLE_S", 0.1)
+    monkeypatch.setattr(ends, "SETTLE_S", 0.1)
     before = children()
     with pytest.raises(ClusterError, match=r"rank 1 \(node 0, process \d+\) was killed by SIGKILL"):
         local.run(fake_trainer, [["wait", "1"]], trainers=2, logs=tmp_path)
@@ -168,7 +169,7 @@ def test_simulated_nodes_do_not_share_gpus(
     nodes: int, trainers: int, gpus: int, visible: str | None, expected: list[str | None]
 ) -> None:
     env = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-    worlds = [local.world_of(rank, nodes, trainers) for rank in range(nodes * trainers)]
+    worlds = [world_of(rank, nodes, trainers) for rank in range(nodes * trainers)]
     assert [local.node_gpus(world, env, gpus).get("CUDA_VISIBLE_DEVICES") for world in worlds] == expected
 
 
@@ -182,7 +183,7 @@ def test_simulated_nodes_do_not_share_gpus(
     ],
 )
 def test_simulated_nodes_do_not_share_cores(nodes: int, trainers: int, cores: list[int], expected: list[str | None]) -> None:
-    worlds = [local.world_of(rank, nodes, trainers) for rank in range(nodes * trainers)]
+    worlds = [world_of(rank, nodes, trainers) for rank in range(nodes * trainers)]
     assert [local.node_cores(world, cores).get("HALOHOP_CORES") for world in worlds] == expected
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from halohop.errors import ClusterError
-from halohop.launch.processes import local
+from halohop.launch.processes import ends, local
+from halohop.launch.processes.ends import Member
 from halohop.launch.processes.tasks import Task
 
 FAILS = "import os, pathlib, sys\npathlib.Path(sys.argv[1], 'failing').write_text(str(os.getpid()))\nsys.exit('no such luck')"
@@ -33,7 +34,9 @@ def task(tmp_path: Path) -> Callable[..., Task]:
         script = tmp_path / f"{name}.py"
         script.write_text(code)
         log = tmp_path / "logs" / f"{name}.log"
-        return Task(name=name.replace("-", " "), place="here", argv=(str(script), str(tmp_path)), env={}, log=log, **given)
+        return Task(
+            name=name.replace("-", " "), place="here", argv=(str(script), str(tmp_path)), env={}, log=log, member=Member(**given)
+        )
 
     return make
 
@@ -56,7 +59,7 @@ def test_a_server_is_ended_when_the_others_have(task: Callable[..., Task], tmp_p
 def test_a_server_that_fails_is_missed_unless_others_stand_in_for_it(
     task: Callable[..., Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "SETTLE_S", 0.1)
+    monkeypatch.setattr(ends, "SETTLE_S", 0.1)
     stays = {"stays": True}
     with pytest.raises(ClusterError, match=r"(?s)server 0 \(here, process \d+\) failed with exit code 1.*no such luck"):
         run([task("server-0", FAILS, **stays), task("rank-0", WAITS)], tmp_path / "logs")

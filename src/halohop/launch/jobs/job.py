@@ -23,6 +23,8 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PATHS = ("data", "cache", "out", "folder", "token_file")
 _MAX_PORT = 65535
+_LINGER_S = 300.0
+"""The deadline of `halohop train`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +73,8 @@ class Job:
         train: options of `halohop train`, by their names; in place of `run`.
         start: "torchrun": `trainers` ranks of `run` on each host. "plain": `run` itself, once on each host, where it starts its
             own trainers; ``{rank}``, ``{hosts}``, ``{master_addr}`` and ``{master_port}`` in an argument are the host's number,
-            how many there are, and where ranks are to meet. By the engine ssh only.
-        data: folder of the partitions, or a URL.
+            how many there are, and where ranks are to meet. By the engines local and ssh only.
+        data: folder of the partitions, or a URL; "": the script reads none.
         cache: folder on each host into which its partitions are copied or fetched, ``{host}`` stands for the host's name; None:
             all hosts see `data`.
         servers: where they hold the graph; None: the hosts of the trainers do.
@@ -96,7 +98,7 @@ class Job:
     run: tuple[str, ...] = ()
     train: Mapping[str, Any] | None = None
     start: Literal["torchrun", "plain"] = "torchrun"
-    data: str
+    data: str = ""
     cache: str | None = None
     servers: Servers | None = None
     out: str
@@ -116,6 +118,8 @@ class Job:
             raise InputError(f"unknown engine {self.engine!r}; use one of {', '.join(ENGINES)}")
         if not _NAME.fullmatch(self.name):
             raise InputError(f"name={self.name!r} must have at most 40 small letters, digits and '-', neither '-' at an end")
+        if not self.data and self._reads_data:
+            raise InputError("data is missing: the folder of the partitions, or a URL")
         self._check_hosts()
         if self.trainers < 1:
             raise InputError(f"trainers={self.trainers} must be at least 1: processes on each host")
@@ -126,7 +130,7 @@ class Job:
             )
         if self.start == "plain":
             self._check_plain()
-        for name in ("data", "out", "folder", "python"):
+        for name in ("out", "folder", "python"):
             if not getattr(self, name):
                 raise InputError(
                     f"{name} is empty; give a folder" if name != "python" else "python is empty; give an interpreter"
@@ -144,6 +148,16 @@ class Job:
     def num_hosts(self) -> int:
         return self.hosts if isinstance(self.hosts, int) else len(self.hosts)
 
+    @property
+    def _reads_data(self) -> bool:
+        words = (*self.run, *self.env.values())
+        return not self.run or self.servers is not None or self.cache is not None or any("{graph}" in word for word in words)
+
+    @property
+    def linger(self) -> float | None:
+        """Seconds that ranks may run on after the first has ended well; None: as long as they like."""
+        return None if self.train is None else float(self.train.get("deadline", _LINGER_S))
+
     def _check_ports(self) -> None:
         if self.master_port:
             _check_port("master_port", self.master_port)
@@ -153,8 +167,10 @@ class Job:
                 raise InputError(f"{name}=0 is a free port, which hosts of the engine ssh choose; give one from 1 to {_MAX_PORT}")
 
     def _check_plain(self) -> None:
-        if self.engine != "ssh":
-            raise InputError(f"start='plain' is for the engine ssh, but engine={self.engine!r} starts ranks itself; leave it out")
+        if self.engine not in ("local", "ssh"):
+            raise InputError(
+                f"start='plain' is for the engines local and ssh, but engine={self.engine!r} starts ranks itself; leave it out"
+            )
         if self.trainers > 1 or not self.run:
             raise InputError(
                 "start='plain' runs a script once on each host, which starts its own trainers; name it in run, without trainers"
@@ -244,9 +260,8 @@ def job_of(table: Mapping[str, Any], where: str) -> Job:
     """
     values = dict(table)
     tables = {engine: values.pop(engine) for engine in ENGINES if engine in values}
-    for needed, meaning in (("data", "the folder of the partitions, or a URL"), ("out", "a folder for logs and results")):
-        if needed not in values:
-            raise InputError(f"{where}: {needed} is missing: {meaning}")
+    if "out" not in values:
+        raise InputError(f"{where}: out is missing: a folder for logs and results")
     if isinstance(hosts := values.get("hosts"), str):
         values["hosts"] = int(hosts) if hosts.isdecimal() else [host.strip() for host in hosts.split(",")]
     if isinstance(run := values.get("run"), str | list | tuple):

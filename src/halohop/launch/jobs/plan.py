@@ -11,6 +11,7 @@ from halohop import __version__
 from halohop.errors import InputError
 from halohop.launch.jobs.job import Job, Servers
 from halohop.launch.jobs.tables import words
+from halohop.launch.processes.ends import Member
 from halohop.store.share import Share, in_shares, shares, spelled
 from halohop.transport.addresses import is_ipv6, is_loopback_host, joined
 
@@ -131,7 +132,7 @@ def plan(
     trainers = []
     for number, host in enumerate(hosts):
         mine = () if job.cache is None else (Share(index=number, count=len(hosts)),)
-        data = None if servers else _data(job, host, mine, sources)
+        data = None if servers or not job.data else _data(job, host, mine, sources)
         found = data.folder if data else graph
         argv = program(job, found)
         trainers.append(
@@ -184,9 +185,10 @@ def data_of(made: Plan, host: str) -> Data | None:
     return replace(needed[0], shares=some)
 
 
-def started(process: Process, made: Plan) -> tuple[str, ...]:
-    """What follows the interpreter on a host: a server or a plain program as it is, else torchrun."""
-    return process.argv if process.role == "server" or made.job.start == "plain" else torchrun(process, made)
+def member_of(process: Process, job: Job) -> Member:
+    """What the end of a process means for its job."""
+    serves = process.role == "server"
+    return Member(stays=serves, spare=serves and job.servers is not None and job.servers.replicas > 1)
 
 
 def torchrun(process: Process, made: Plan) -> tuple[str, ...]:

@@ -2,18 +2,24 @@
 
 import json
 import os
+import re
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from halohop import errors
-from halohop.errors import ClusterError, DatasetError, HalohopError, InputError, WriteError
+from halohop.errors import ClusterError, DatasetError, HalohopError, InputError, PeerLostError, WriteError
 
 ERROR_FILE = "HALOHOP_ERROR_FILE"
 """Environment variable of a trainer: where it reports the error that ends it."""
 
 TAIL_LINES = 15
+
+_PEER_LOST = re.compile(
+    r"PeerLostError|Connection (closed|reset) by|Connection was likely closed|Broken pipe|DistBackendError|DistNetworkError|"
+    r"remote process exited|Socket (Timeout|closed)|gloo.*(timed out|Timed out)"
+)
 
 _REPORT_BYTES = 4096
 
@@ -27,18 +33,21 @@ class Failure:
         code: its exit code, as `subprocess` counts: negative for a signal.
         log: what it printed.
         error: what it reported itself, if anything.
-        said: the end of what it printed; None: that of the log.
     """
 
     name: str
     code: int
     log: Path
     error: HalohopError | None
-    said: str | None = None
 
     @property
     def was_killed(self) -> bool:
         return self.code < 0 and self.code != -signal.SIGABRT  # a library that gives up after a peer's death aborts itself
+
+    @property
+    def lost_a_peer(self) -> bool:
+        """Whether it seems to have failed only because another process had, by the end of what it printed."""
+        return isinstance(self.error, PeerLostError) or _PEER_LOST.search("\n".join(_last_lines(self))) is not None
 
 
 def report(error: HalohopError, env: Mapping[str, str] | None = None) -> None:
@@ -64,8 +73,16 @@ def reported(path: Path) -> HalohopError | None:
         (InputError('lr=0 must be over 0'), None)
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, json.JSONDecodeError):  # killed before or while it wrote
+        return parse_report(path.read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def parse_report(text: bytes) -> HalohopError | None:
+    """The error that a report spells; None if the process was killed before or while it wrote."""
+    try:
+        found = json.loads(text)
+    except ValueError:
         return None
     kind = getattr(errors, found["kind"], HalohopError)
     error: HalohopError = kind.__new__(kind, found["message"])  # as it was raised there, whatever its constructor takes
@@ -79,7 +96,8 @@ def failure(failed: Sequence[Failure], *, ended: Sequence[str] = ()) -> HalohopE
         failed: at least one, in the order of their ends.
         ended: names of the processes that the launcher ended after that.
     """
-    first, *others = sorted(failed, key=lambda one: not one.was_killed)  # one that was killed, else the first to fail
+    # One that was killed, else the first to fail, but one that only lost its peer is not to blame.
+    first, *others = sorted(failed, key=lambda one: (not one.was_killed, one.lost_a_peer))
     if not first.was_killed:
         for one in failed:
             if isinstance(one.error, InputError | DatasetError | WriteError):  # the others only lost their peer
@@ -101,6 +119,8 @@ def _manner(code: int) -> str:
 
 
 def _tail(failed: Failure) -> str:
-    text = failed.log.read_text(errors="replace") if failed.said is None else failed.said
-    lines = text.rstrip().splitlines()[-TAIL_LINES:]
-    return "\n".join(f"    {line}" for line in lines) or "    (it printed nothing)"
+    return "\n".join(f"    {line}" for line in _last_lines(failed)) or "    (it printed nothing)"
+
+
+def _last_lines(failed: Failure) -> list[str]:
+    return failed.log.read_text(errors="replace").rstrip().splitlines()[-TAIL_LINES:]

@@ -4,7 +4,6 @@ Every process leads a process group, so that whatever it starts ends with it, an
 keeps the TCPStore where the ranks meet, as torchrun's agent does.
 """
 
-import logging
 import os
 import queue
 import secrets
@@ -19,23 +18,19 @@ import torch
 import torch.distributed as dist
 
 from halohop.cores import usable_cores
-from halohop.errors import ClusterError, InputError
 from halohop.files.aside import writing
 from halohop.files.private import refuse_links
-from halohop.launch.processes.failures import failure
+from halohop.launch.processes.ends import Ends
+from halohop.launch.processes.places import THREADS, rank_environment, worlds
 from halohop.launch.processes.starting import CORES, Start, fresh
 from halohop.launch.processes.tasks import Child, Ended, Event, News, Task, error_file, started
-from halohop.launch.terminal.signals import EXIT_RESUMABLE, Resumable, Stopped
+from halohop.launch.terminal.signals import Resumable, Stopped
 from halohop.transport import TOKEN_VARIABLE
 from halohop.world import World
 
 LOOPBACK = "127.0.0.1"
-SETTLE_S = 5.0
-"""Seconds that the other ranks have, after one failed, to say themselves what they saw."""
 GRACE_S = 3.0
 """Seconds between asking a process to end and killing it: everything ends within 5 s of Ctrl-C."""
-
-_LOG = logging.getLogger(__name__)
 
 
 def run(
@@ -99,7 +94,7 @@ def run_tasks(
 
     Args:
         tasks_in: the processes, whose environments extend one that they have in common.
-        size: how many of them are ranks, which meet in a store that this process keeps.
+        size: how many of them are ranks, which meet in a store that this process keeps; 0: none is, and there is no store.
         secret: environment that is not this process's.
         logs: folder of their logs; what an earlier run has left there goes.
         on_event: gets the events.
@@ -112,89 +107,61 @@ def run_tasks(
     refuse_links(logs)
     with writing(logs):
         logs.mkdir(parents=True, exist_ok=True)
-        for stale in (file for kind in ("rank", "server") for file in logs.glob(f"{kind}-*")):
+        for stale in (file for kind in ("rank", "server", "trainers") for file in logs.glob(f"*{kind}-*")):
             stale.unlink()
     news: News = queue.SimpleQueue()
     with ExitStack() as stack:
         env, lifeline = stack.enter_context(_meeting_place(size, secret))
         children: list[Child] = []
         stack.callback(_end, children)
+        ends = Ends[int](name=lambda number: children[number].name, linger=linger)
         for number, task in enumerate(tasks_in(env)):
             children.append(started(start, task, number, lifeline, news))
+            ends.begin(number, task.member)
         try:
-            _attend(children, news, on_event, linger)
+            _attend(ends, news, on_event)
         except Stopped as stop:  # this process is asked to end, and so asks the others
             _end(children)
-            if stop.code == 128 + signal.SIGTERM and _all_saved(children, news, on_event):  # Ctrl-C keeps its own code
+            _take_rest(ends, news, on_event)
+            if stop.code == 128 + signal.SIGTERM and ends.may_resume:  # Ctrl-C keeps its own code
                 raise Resumable from stop
             raise
-
-
-def worlds(nodes: int, trainers: int) -> list[World]:
-    """The places of all ranks.
-
-    Raises:
-        InputError: there are none.
-    """
-    if nodes < 1 or trainers < 1:
-        raise InputError(f"{nodes} nodes x {trainers} trainers are no processes; give at least 1 of each")
-    return [world_of(rank, nodes, trainers) for rank in range(nodes * trainers)]
+        ends.judge(lambda number: children[number].failed(ends.codes[number]), logs=logs)
 
 
 def environment_of(world: World, env: Mapping[str, str]) -> dict[str, str]:
     """What a rank has beside the environment of all: its place, and GPUs and cores of its node's own where there are enough."""
     gpus = node_gpus(world, env, torch.cuda.device_count())
-    return _rank_environment(world) | gpus | node_cores(world, usable_cores())
-
-
-def world_of(rank: int, nodes: int, trainers: int) -> World:
-    """A rank's place where every node has the same number of trainers."""
-    return World(
-        rank=rank,
-        size=nodes * trainers,
-        host=rank // trainers,
-        num_hosts=nodes,
-        local_rank=rank % trainers,
-        local_size=trainers,
-    )
+    return rank_environment(world) | gpus | node_cores(world, usable_cores())
 
 
 @contextmanager
 def _meeting_place(size: int, secret: Mapping[str, str]) -> Iterator[tuple[dict[str, str], int]]:
-    """The environment that all ranks share, and the lifeline; this and the store live as long as the context."""
-    # Listens on the loopback interface only: the store has no password.
-    listener = socket.create_server((LOOPBACK, 0))
-    port = listener.getsockname()[1]
-    store = dist.TCPStore(LOOPBACK, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach())
-    read_end, write_end = os.pipe()
-    own = {
-        "MASTER_ADDR": LOOPBACK,
-        "MASTER_PORT": str(port),
-        "TORCHELASTIC_USE_AGENT_STORE": "True",
-        "TORCHELASTIC_RESTART_COUNT": "0",
-        **secret,
-        "PYTHONUNBUFFERED": "1",
-    }
+    """The environment that all processes share, and the lifeline; this and the ranks' store live as long as the context."""
     # What the user has set counts. All ranks share this machine, and gloo needs no name resolution to find it.
-    polite = {"OMP_NUM_THREADS": str(max(len(usable_cores()) // size, 1))}
+    polite = {THREADS: str(max(len(usable_cores()) // size, 1))} if size else {}
     if "lo" in (name for _, name in socket.if_nameindex()):
         polite["GLOO_SOCKET_IFNAME"] = "lo"
+    store, meeting = _store() if size else (None, {})
+    read_end, write_end = os.pipe()
     try:
-        yield {**polite, **os.environ, **own}, read_end
+        yield {**polite, **os.environ, **meeting, **secret, "PYTHONUNBUFFERED": "1"}, read_end
     finally:
         os.close(read_end)
         os.close(write_end)
         del store
 
 
-def _rank_environment(world: World) -> dict[str, str]:
-    return {
-        "RANK": str(world.rank),
-        "WORLD_SIZE": str(world.size),
-        "LOCAL_RANK": str(world.local_rank),
-        "LOCAL_WORLD_SIZE": str(world.local_size),
-        "GROUP_RANK": str(world.host),
-        "GROUP_WORLD_SIZE": str(world.num_hosts),
+def _store() -> tuple[dist.TCPStore, dict[str, str]]:
+    """A store where ranks meet, and the environment that says where it is. It has no password, so it listens here only."""
+    listener = socket.create_server((LOOPBACK, 0))
+    port = listener.getsockname()[1]
+    store = dist.TCPStore(LOOPBACK, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach())
+    return store, {
+        "MASTER_ADDR": LOOPBACK,
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_RESTART_COUNT": "0",
     }
 
 
@@ -232,52 +199,27 @@ def node_cores(world: World, cores: Sequence[int]) -> dict[str, str]:
     return {CORES: ",".join(map(str, cores[first:last]))}
 
 
-def _attend(children: Sequence[Child], news: News, on_event: Callable[[Event], None], linger: float | None) -> None:
+def _attend(ends: Ends[int], news: News, on_event: Callable[[Event], None]) -> None:
     """Passes events on until all have ended that do not stay, or one has failed and the others had their time."""
-    running = {*range(len(children))}
-    failed: list[Ended] = []
-    deadline = None
-    while any(not children[number].task.stays for number in running):
+    while not ends.is_over:
         try:
-            item = news.get(timeout=None if deadline is None else max(deadline - time.monotonic(), 0))
+            item = news.get(timeout=ends.left())
         except queue.Empty:
-            break
-        if not isinstance(item, Ended):
+            return
+        if isinstance(item, Ended):
+            ends.note(item.number, item.code)
+        else:
             on_event(item)
-            continue
-        running.remove(item.number)
-        if item.code and children[item.number].task.spare:
-            _LOG.warning("%s has ended (%d); others stand in for it", children[item.number].name, item.code)
-            continue
-        if item.code:
-            failed.append(item)
-        fails = item.code not in (0, EXIT_RESUMABLE)
-        patience = SETTLE_S if fails else None if children[item.number].task.stays else linger
-        if patience is not None and (deadline is None or fails):
-            deadline = min(deadline or float("inf"), time.monotonic() + patience)
-    if failed and not running and all(item.code == EXIT_RESUMABLE for item in failed):
-        raise Resumable
-    if failed:
-        raise failure(
-            [children[ended.number].failed(ended.code) for ended in failed],
-            ended=[children[number].name for number in sorted(running)],
-        )
-    if late := [children[number].name for number in sorted(running) if not children[number].task.stays]:
-        logs = children[0].task.log.parent
-        raise ClusterError(f"{', '.join(late)} did not end within {linger:g} s after the others had; see {logs}")
 
 
-def _all_saved(children: Sequence[Child], news: News, on_event: Callable[[Event], None]) -> bool:
-    """Whether all that do not stay have ended with a state to go on from, by the news that are left."""
-    codes: dict[int, int] = {}
+def _take_rest(ends: Ends[int], news: News, on_event: Callable[[Event], None]) -> None:
+    """Takes the news that are left."""
     while not news.empty():
         item = news.get()
         if isinstance(item, Ended):
-            codes[item.number] = item.code
+            ends.note(item.number, item.code)
         else:
             on_event(item)
-    ranks = [number for number, child in enumerate(children) if not child.task.stays]
-    return all(codes.get(number) == EXIT_RESUMABLE for number in ranks)
 
 
 def _end(children: Sequence[Child]) -> None:

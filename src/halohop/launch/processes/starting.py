@@ -43,6 +43,9 @@ class Process(Protocol):
 
 Start = Callable[[Order], Process]
 
+CHILD = ("-m", "halohop.launch.processes.child")
+"""What follows an interpreter that runs a rank: the script or the module, with its arguments, comes behind."""
+
 CORES = "HALOHOP_CORES"
 """Environment variable of a process that is to run on these cores only: their numbers, separated by commas."""
 
@@ -57,7 +60,7 @@ def take_cores() -> None:
 def fresh(order: Order, python: str = sys.executable) -> Process:
     """Starts a new interpreter, which imports what it needs; works everywhere."""
     return subprocess.Popen(
-        [python, "-m", "halohop.launch.processes.child", *order.argv],
+        [python, *CHILD, *order.argv],
         env={**order.env, PARENT_FD: str(order.lifeline)},
         cwd=order.folder,
         stdin=subprocess.DEVNULL,

@@ -14,6 +14,7 @@ from typing import IO, Any
 import msgspec
 
 from halohop.files.aside import writing
+from halohop.launch.processes.ends import Member
 from halohop.launch.processes.failures import ERROR_FILE, Failure, prepare, reported
 from halohop.launch.processes.starting import Order, Process, Start
 from halohop.launch.terminal.logs import LEVEL, level_of_trainers
@@ -36,8 +37,7 @@ class Task:
         env: its whole environment.
         log: file for what it prints.
         folder: its working directory; None: this process's.
-        stays: it serves the others, and is ended when these have.
-        spare: others stand in for it: the run goes on without it.
+        member: what its end means.
         events: JSON objects that it prints to its standard output, one per line, are events, and do not go to the log.
         echo, echo_errors: get each line of its standard output, and of its standard error, in a thread, beside the log.
     """
@@ -48,8 +48,7 @@ class Task:
     env: Mapping[str, str]
     log: Path
     folder: str | None = None
-    stays: bool = False
-    spare: bool = False
+    member: Member = field(default=Member())
     events: bool = False
     echo: Echo | None = None
     echo_errors: Echo | None = None

@@ -12,7 +12,7 @@ import pytest
 
 from halohop.errors import PeerLostError
 from halohop.launch.jobs.host.channel import Channel
-from halohop.launch.jobs.host.messages import Begin, Checked, Ended, Hello, Order, Output, Program
+from halohop.launch.jobs.host.messages import Begin, Checked, Ended, Hello, Order, Output, Program, Started
 from tests.support.deadlines import within
 
 Kind = TypeVar("Kind")
@@ -51,7 +51,10 @@ class Launcher:
             self.channel.send(Begin(name=program.name))
         waiting = {program.name for program in programs}
         while waiting:
-            waiting.discard(self.answer(Output).name)
+            message = self.channel.receive(within(20))
+            assert isinstance(message, Started | Output), message
+            if isinstance(message, Output):
+                waiting.discard(message.name)
         return self
 
     def until_ended(self) -> tuple[dict[str, bytes], dict[str, int]]:

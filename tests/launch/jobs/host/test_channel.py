@@ -1,5 +1,8 @@
 import os
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -77,3 +80,34 @@ def test_what_is_no_message_is_refused(pair: Pair, data: bytes) -> None:
     os.write(write_end, data)
     with pytest.raises(ProtocolError, match="the other sent"):
         receiver.receive(1)
+
+
+def test_a_message_that_drips_is_late(pair: Pair) -> None:
+    """Each byte comes in time, the whole does not."""
+    receiver, _, write_end = pair
+    over = threading.Event()
+
+    def drip() -> None:
+        os.write(write_end, bytes([KINDS.index(Output), 0, 0, 1, 0]))
+        while not over.wait(0.01):
+            os.write(write_end, b"x")
+
+    thread = threading.Thread(target=drip)
+    thread.start()
+    try:
+        with pytest.raises(PeerLostError, match="the other took too long"):
+            receiver.receive(5, latest=time.monotonic() + 0.2)
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.mark.parametrize(("message", "advances"), [(Beat(), False), (Beat(work=3), True), (Brought(), True)])
+def test_the_other_side_advances_by_what_it_sends_and_by_its_work(pair: Pair, message: Beat | Brought, advances: bool) -> None:
+    receiver, sender, _ = pair
+    receiver.advanced = receiver.heard = 0.0
+    sender.send(message)
+    with suppress(PeerLostError):
+        receiver.receive(0)
+    assert receiver.heard > 0
+    assert (receiver.advanced > 0) == advances

@@ -47,10 +47,10 @@ def test_storage_that_hangs_is_not_waited_for_and_one_that_drips_is(source: Path
 
     monkeypatch.setattr(checksums.os, "pread", slow)
     pause[0] = 0.05
-    assert copying.wanted(folder, 1.0) == ()
+    assert copying.wanted(folder, ignore, 1.0) == ()
     pause[0] = 20.0
     with pytest.raises(DeadlineExceededError, match=r"compare .*parts: nothing has come for 1 s"):
-        copying.wanted(folder, 1.0)
+        copying.wanted(folder, ignore, 1.0)
     let_go.set()
 
 
@@ -62,9 +62,13 @@ def pieces(source: Path, paths: tuple[str, ...]) -> Iterator[Piece]:
         yield Piece(path=path, data=data[half:], last=True)
 
 
+def ignore(work: int) -> None:
+    pass
+
+
 def write(folder: Copied, source: Path) -> tuple[str, ...]:
-    missing = copying.wanted(folder)
-    copying.write(folder, missing, pieces(source, missing).__next__)
+    missing = copying.wanted(folder, ignore)
+    copying.write(folder, missing, pieces(source, missing).__next__, ignore)
     return missing
 
 
@@ -79,11 +83,11 @@ class Stuck:
 
 
 def test_a_write_that_hangs_is_named_and_not_waited_for(source: Path, folder: Copied, monkeypatch) -> None:
-    let_go, missing = threading.Event(), copying.wanted(folder)
+    let_go, missing = threading.Event(), copying.wanted(folder, ignore)
     with monkeypatch.context() as patch:
         patch.setattr(copying, "whole_file", lambda file: nullcontext(Stuck(let_go)))
         with pytest.raises(DeadlineExceededError, match=rf"write .*{missing[0]}: nothing has come for 0\.[23]"):
-            copying.write(folder, missing, pieces(source, missing).__next__, 0.2)
+            copying.write(folder, missing, pieces(source, missing).__next__, ignore, 0.2)
         let_go.set()
     assert write(folder, source) == missing
 
@@ -115,7 +119,7 @@ def test_until_the_last_file_is_there_the_folder_is_no_data_set(folder: Copied, 
     first, second, *_ = folder.files
     for path in (first, second):
         (Path(folder.folder) / path).unlink()
-    missing = copying.wanted(folder)
+    missing = copying.wanted(folder, ignore)
     given = list(pieces(source, missing))
 
     def take() -> Piece:
@@ -125,7 +129,7 @@ def test_until_the_last_file_is_there_the_folder_is_no_data_set(folder: Copied, 
 
     del given[3:]  # the launcher is gone in the middle of the second file
     with pytest.raises(ProtocolError, match="gone"):
-        copying.write(folder, missing, take)
+        copying.write(folder, missing, take, ignore)
     left = names(folder.folder)
     assert "manifest.json" not in left
     assert first in left

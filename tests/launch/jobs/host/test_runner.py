@@ -10,7 +10,7 @@ from subprocess import TimeoutExpired
 import pytest
 
 from halohop import __version__
-from halohop.errors import PeerLostError
+from halohop.errors import InputError, PeerLostError
 from halohop.launch.jobs.host.messages import (
     Begin,
     Bring,
@@ -21,9 +21,13 @@ from halohop.launch.jobs.host.messages import (
     Output,
     Piece,
     Program,
+    Started,
     Trouble,
     Wanted,
 )
+from halohop.launch.processes.failures import parse_report
+from halohop.launch.processes.places import THREADS
+from halohop.launch.processes.starting import CHILD
 from halohop.store.checksums import FileRecord
 from tests.support.deadlines import within
 
@@ -70,10 +74,45 @@ def test_processes_print_and_end_in_their_folder_and_environment(launcher, tmp_p
     launcher.order(program(text, A="own"), folder=tmp_path, env={"A": "all", "B": "all"})
     launcher.channel.send(Begin(name="one"))
     printed = b""
+    assert launcher.answer(Started).name == "one"
     while isinstance(message := launcher.channel.receive(within(20)), Output):
         printed += message.data
     assert message == Ended(name="one", code=3)
     assert printed.decode() == f"{tmp_path} own all\nno\n"
+
+
+def test_an_error_of_a_rank_comes_with_its_end(launcher, tmp_path) -> None:
+    """A process may open a file that it has inherited on a full disk, too."""
+    (tmp_path / "bad.py").write_text("import halohop\nraise halohop.errors.InputError('lr=0 must be over 0')\n")
+    rank = Program(name="rank-0", argv=(*CHILD, "bad.py"), sharers=2)
+    launcher.order(rank, folder=tmp_path)
+    launcher.channel.send(Begin(name="rank-0"))
+    while not isinstance(message := launcher.channel.receive(within(60)), Ended):
+        assert isinstance(message, Started | Output)
+    assert message.code == 1
+    assert repr(parse_report(message.report)) == repr(InputError("lr=0 must be over 0"))
+
+
+@pytest.fixture
+def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(THREADS, raising=False)
+
+
+@pytest.mark.usefixtures("_no_threads")
+def test_ranks_share_the_cores_of_their_host_unless_the_user_says_otherwise(launcher, tmp_path) -> None:
+    text = "import os; print(os.environ['OMP_NUM_THREADS'])"
+    one, two = (Program(name=name, argv=("-c", text), env=env, sharers=1000) for name, env in (("a", {}), ("b", {THREADS: "7"})))
+    launcher.order(one, two, folder=tmp_path)
+    for name in "ab":
+        launcher.channel.send(Begin(name=name))
+    printed: dict[str, bytes] = {}
+    ended = 0
+    while ended < 2:
+        message = launcher.channel.receive(within(20))
+        ended += isinstance(message, Ended)
+        if isinstance(message, Output):
+            printed[message.name] = printed.get(message.name, b"") + message.data
+    assert printed == {"a": b"1\n", "b": b"7\n"}
 
 
 def test_the_token_is_in_no_command_line_and_no_file(launcher, mark, marked) -> None:

@@ -12,7 +12,7 @@ import pytest
 from halohop.errors import ClusterError, InputError
 from halohop.launch.jobs.engine import engine_of
 from halohop.launch.jobs.job import Job, Servers
-from halohop.launch.processes import local
+from halohop.launch.processes import ends
 from halohop.launch.terminal import logs
 from halohop.testing.worlds import environment, free_addresses
 
@@ -78,10 +78,10 @@ def test_a_script_runs_as_it_is_with_torchruns_environment(job: Any, tmp_path: P
     assert shown.out.splitlines() == ["a line of rank 0", '{"event": "no event of ours"}']
     assert "an error of rank 0" in shown.err
     assert "rank 1" not in shown.err
-    written = (tmp_path / "run" / "logs" / "rank-3.log").read_text()
+    written = (tmp_path / "run" / "logs" / "b-rank-3.log").read_text()
     assert "a line of rank 3" in written
     assert "an error of rank 3" in written
-    assert "a line of rank 0" in (tmp_path / "run" / "logs" / "rank-0.log").read_text()
+    assert "a line of rank 0" in (tmp_path / "run" / "logs" / "a-rank-0.log").read_text()
 
 
 @pytest.mark.timeout(60)
@@ -99,6 +99,35 @@ def test_one_host_reads_the_folder_itself_and_shows_all_lines_where_asked(job: A
     assert "[host-0 rank-0] an error of rank 0" in lines
 
 
+SPAWNER = """
+import os, sys, torch.distributed as dist, torch.multiprocessing as mp
+
+def work(rank, port):
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    dist.barrier()
+    print("met", rank, "RANK" in os.environ, flush=True)
+
+if __name__ == "__main__":
+    print("host", *sys.argv[2:], flush=True)
+    mp.spawn(work, args=(sys.argv[1],), nprocs=2)
+"""
+
+
+@pytest.mark.timeout(120)
+def test_a_script_that_starts_its_own_ranks_runs_once_on_each_host_without_data(tmp_path: Path, job: Any, capfd: Any) -> None:
+    """As DGL's tutorial of several GPUs does, whose ranks meet at an address of their own."""
+    (tmp_path / "work" / "multi.py").write_text(SPAWNER)
+    port = free_addresses(1)[0].rpartition(":")[2]
+    run(job(data="", start="plain", run=("multi.py", port, "{rank}", "{hosts}"), out=str(tmp_path / "run")))
+    out = capfd.readouterr().out.splitlines()
+    assert out[0] == "[host-0] host 0 1"
+    assert sorted(out[1:]) == ["[host-0] met 0 False", "[host-0] met 1 False"]
+    assert (tmp_path / "run" / "logs" / "host-0-trainers-0.log").exists()
+    (tmp_path / "work" / "bad.py").write_text("import sys; sys.exit(int(sys.argv[1]) * 3)")
+    with pytest.raises(ClusterError, match=r"trainers 1 \(host-1, process \d+\) failed with exit code 3"):
+        run(job(hosts=2, start="plain", run=("bad.py", "{rank}")))
+
+
 @pytest.mark.timeout(60)
 def test_data_from_afar_are_fetched_once_for_all_hosts(job: Any, tmp_path: Path, tiny_parts: Path) -> None:
     run(job(data=f"file://{tiny_parts}", cache=str(tmp_path / "cache"), hosts=3))
@@ -113,7 +142,7 @@ def test_data_from_afar_are_fetched_once_for_all_hosts(job: Any, tmp_path: Path,
 def test_the_first_failure_names_host_rank_exit_code_and_the_end_of_its_log(
     job: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "SETTLE_S", 0.1)
+    monkeypatch.setattr(ends, "SETTLE_S", 0.1)
     (tmp_path / "work" / "bad.py").write_text(
         "import os, sys, time\nif os.environ['RANK'] == '1':\n    sys.exit('LookupError: no such luck')\ntime.sleep(600)"
     )
@@ -133,9 +162,9 @@ def test_servers_serve_the_trainers_and_end_with_them(job: Any, tmp_path: Path) 
     port = int(free_addresses(2)[0].rpartition(":")[2])
     run(job(hosts=2, servers=Servers(port=port), run=("read.py", "{graph}")))
     for rank in range(2):
-        assert "nodes 1000" in (tmp_path / "run" / "logs" / f"rank-{rank}.log").read_text()
+        assert "nodes 1000" in (tmp_path / "run" / "logs" / f"host-{rank}-rank-{rank}.log").read_text()
     for number in range(2):
-        said = (tmp_path / "run" / "logs" / f"server-{number}.log").read_text()
+        said = (tmp_path / "run" / "logs" / f"host-{number}-server-{number}.log").read_text()
         assert f"at tcp://127.0.0.1:{port + number}" in said
         with socket.create_server(("127.0.0.1", port + number)):
             pass  # it is free again
@@ -143,7 +172,7 @@ def test_servers_serve_the_trainers_and_end_with_them(job: Any, tmp_path: Path) 
 
 @pytest.mark.timeout(120)
 def test_a_server_that_ends_early_is_named(job: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "SETTLE_S", 0.1)
+    monkeypatch.setattr(ends, "SETTLE_S", 0.1)
     (tmp_path / "work" / "wait.py").write_text("import time\ntime.sleep(600)")
     port = int(free_addresses(1)[0].rpartition(":")[2])
     said = r"(?s)server 0 \(host-0, process \d+\) failed with exit code 2.*Invalid value for '--lease'"

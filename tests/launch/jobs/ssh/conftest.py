@@ -19,13 +19,21 @@ PROMISED_S = 10.0
 """Seconds after the end of a launcher in which everything else ends."""
 
 SCRIPT = """
-import os, sys, time
+import os, signal, sys, time
 from pathlib import Path
 rank, graph, what, *rest = int(os.environ["RANK"]), *sys.argv[1:]
 sys.stdout.write(f"rank {rank} of {os.environ['WORLD_SIZE']} reads {graph}\\n")  # `print` would write the end of the line apart
 if what == "wait":
     Path(rest[0], f"rank-{rank}").touch()
     time.sleep(1000)
+elif what == "save":
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(75))
+    Path(rest[0], f"rank-{rank}").touch()
+    time.sleep(1000)
+elif what == "until":
+    Path(rest[0], f"rank-{rank}").touch()
+    while not Path(rest[0], "over").exists():
+        time.sleep(.05)
 elif what == "fail" and rank == int(rest[0]):
     raise LookupError("no such luck")
 elif what == "die" and rank == int(rest[0]):

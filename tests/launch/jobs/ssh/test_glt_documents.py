@@ -75,6 +75,6 @@ def test_a_trainer_that_is_killed_ends_all_and_its_node_is_named(nodes: Nodes, n
     os.kill(max(trainers), signal.SIGKILL)
     _, err = launcher.communicate(timeout=100)
     assert launcher.returncode == 1
-    assert f"error: trainers-{node} on {nodes.names[node]} failed with exit code 1" in err
+    assert re.search(rf"error: trainers {node} \({nodes.names[node]}, process \d+\) failed with exit code 1", err), err
     assert "terminated with signal SIGKILL" in err
     assert nodes.launches.gone_within() == []

@@ -152,9 +152,10 @@ def test_the_node_of_a_trainer_that_fails_is_named_and_all_end(nodes: Nodes, nod
     code, _, err = nodes.run(what=f"fail {node} 0")
     assert code == 1
     name, other = nodes.names[node], nodes.names[1 - node]
-    assert f"trainers-{node} on {name} failed with exit code 1; the end of {nodes.launches.out}/logs/{name}" in err
+    said = rf"trainers {node} \({name}, process \d+\) failed with exit code 1; the end of {nodes.launches.out}/logs/{name}"
+    assert re.search(said, err), err
     assert "LookupError: no such luck" in err
-    assert err.splitlines()[-1] == f"then the launcher ended trainers-{1 - node} on {other}"
+    assert re.fullmatch(rf"then the launcher ended trainers {1 - node} \({other}, process \d+\)", err.splitlines()[-1])
     assert nodes.launches.gone_within() == []
 
 
@@ -179,7 +180,7 @@ def test_a_program_that_is_killed_takes_its_trainers_with_it(nodes: Nodes) -> No
     os.kill(program, signal.SIGKILL)
     _, err = launcher.communicate(timeout=within(15))
     assert launcher.returncode == 1
-    assert f"trainers-1 on {nodes.names[1]} was killed by SIGKILL" in err
+    assert re.search(rf"trainers 1 \({nodes.names[1]}, process \d+\) was killed by SIGKILL", err), err
     assert nodes.launches.gone_within() == []
 
 

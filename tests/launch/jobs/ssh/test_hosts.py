@@ -106,3 +106,13 @@ def test_a_machine_without_ssh(tmp_path: Path) -> None:
         found("a", command=f"{tmp_path}/nossh -v")
     with pytest.raises(InputError, match="command is empty"):
         found("a", command=" ")
+
+
+def test_a_client_that_does_not_end_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a `Match exec` of its configuration waits."""
+    monkeypatch.setattr("halohop.launch.jobs.ssh.hosts._ASK_S", 0.2)
+    client = tmp_path / "slow-ssh"
+    client.write_text("#!/bin/sh\nexec sleep 1000\n")
+    client.chmod(0o755)
+    with pytest.raises(InputError, match=r"host a: `.*slow-ssh -G -- a` has not ended within 0.2 s; see whether a command"):
+        found("a", command=str(client))

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -19,7 +20,7 @@ SLOW = 200_000
 """Bits per second of a host whose copies take minutes."""
 
 
-PARTS = ("halohop launch", "-m halohop.launch.jobs.host", "halohop serve", "torch.distributed.run", "train.py")
+PARTS = ("halohop launch", "-m halohop.launch.jobs.host", "halohop serve", "train.py")
 """What a job cannot do without, and an ssh client, by their command lines; a login shell forks what ends by itself."""
 
 
@@ -89,6 +90,43 @@ def test_ctrl_c_ends_everything(launches) -> None:
     assert launches.gone_within(1) == []
 
 
+@pytest.mark.parametrize("who", ["launcher", "ranks"])
+def test_a_request_to_terminate_leaves_a_state_to_go_on_from(launches, cluster: Cluster, who: str) -> None:
+    launcher = launches.start("save", launches.folder, more="trainers = 2\nservers = 2")
+    launches.wait_for(lambda: training(launches), launcher)
+    if who == "launcher":
+        launcher.send_signal(signal.SIGTERM)
+    else:
+        for number in (number for host in cluster.hosts for number in host.process_ids()):
+            if b"processes.child" in Path(f"/proc/{number}/cmdline").read_bytes():
+                os.kill(number, signal.SIGTERM)
+    _, err = launcher.communicate(timeout=within(25))
+    assert launcher.returncode == 75, err
+    assert launches.gone_within() == []
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_killed_server_ends_the_job_unless_another_holds_its_partitions(launches, cluster: Cluster, replicas: int) -> None:
+    more = f"trainers = 2\n[servers]\ncount = 2\nreplicas = {replicas}"
+    launcher = launches.start("until", launches.folder, more=more)
+    launches.wait_for(lambda: training(launches), launcher)
+    for number in cluster.hosts[1].process_ids():
+        if b"\0serve\0" in Path(f"/proc/{number}/cmdline").read_bytes():
+            os.kill(number, signal.SIGKILL)
+    if replicas == 1:
+        _, err = launcher.communicate(timeout=within(25))
+        assert launcher.returncode == 1
+        assert re.search(r"server 1 \(b, process \d+\) was killed by SIGKILL", err), err
+    else:
+        says = "others stand in for it"
+        assert launcher.stderr is not None
+        assert any(says in line for line in launcher.stderr)  # or the launcher has ended
+        (launches.folder / "over").touch()
+        launcher.communicate(timeout=within(25))
+        assert launcher.returncode == 0
+    assert launches.gone_within() == []
+
+
 @pytest.mark.parametrize("who", ["launcher", "host"])
 def test_a_cut_network_ends_everything_on_both_sides(launches, cluster: Cluster, who: str) -> None:
     launcher = begin(launches, "training")
@@ -107,17 +145,17 @@ def test_an_ssh_client_that_is_killed_is_a_lost_host(launches, cluster: Cluster)
             os.kill(number, signal.SIGKILL)
     _, err = launcher.communicate(timeout=within(25))
     assert "host b: " in err
-    assert "trainers-0 on a" in err
+    assert "rank 0 (a, process " in err
     assert launches.gone_within() == []
 
 
-@pytest.mark.parametrize("part", ["runner", "guard", "torchrun"])
+@pytest.mark.parametrize("part", ["runner", "guard", "rank"])
 def test_a_part_of_a_host_that_is_killed_ends_the_job(launches, cluster: Cluster, part: str) -> None:
     launcher = begin(launches, "training")
     names = {"runner": "halohop host", "guard": "halohop guard"}
     for number in cluster.hosts[1].process_ids():
         named = Path(f"/proc/{number}/comm").read_text().strip() == names.get(part)
-        if named or (part == "torchrun" and b"torch.distributed.run" in Path(f"/proc/{number}/cmdline").read_bytes()):
+        if named or (part == "rank" and b"processes.child" in Path(f"/proc/{number}/cmdline").read_bytes()):
             os.kill(number, signal.SIGKILL)
     _, err = launcher.communicate(timeout=within(25))
     assert " b" in err

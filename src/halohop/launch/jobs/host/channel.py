@@ -4,11 +4,13 @@ Each side says every `BEAT_S` seconds that it is alive. A side that reads nothin
 lost, so a cut network is noticed as well as a closed pipe.
 """
 
+import math
 import os
 import select
 import struct
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -38,6 +40,7 @@ class Channel:
 
     Attributes:
         heard: when something came last, on the monotonic clock.
+        advanced: when the other side last sent a message, or said that it gets on with its work.
     """
 
     def __init__(self, incoming: int, outgoing: int, *, name: str) -> None:
@@ -45,7 +48,8 @@ class Channel:
         self._sending = threading.Lock()
         self._over = threading.Event()
         self._buffer = bytearray()
-        self.heard = time.monotonic()
+        self._work = 0
+        self.heard = self.advanced = time.monotonic()
 
     def send(self, message: Message) -> None:
         """Sends a message; waits as long as the other side does not read.
@@ -64,27 +68,31 @@ class Channel:
         except (BrokenPipeError, ConnectionResetError) as error:
             raise PeerLostError(f"{self._name} has closed the connection") from error
 
-    def receive(self, seconds: float = SILENCE_S) -> Any:
+    def receive(self, seconds: float = SILENCE_S, *, latest: float = math.inf) -> Any:
         """The next message that is no `Beat`.
 
         Args:
             seconds: how long nothing at all may come.
+            latest: when the whole message must be here, on the monotonic clock.
 
         Raises:
             PeerLostError: the pipe is closed, or nothing came for so long.
             ProtocolError: what came is no message.
         """
         while True:
-            kind, size = _HEAD.unpack(self._take(_HEAD.size, seconds))
+            kind, size = _HEAD.unpack(self._take(_HEAD.size, seconds, latest))
             if kind >= len(KINDS) or size > _LIMIT:
                 raise ProtocolError(f"{self._name} sent no message of ours: kind {kind} of {size} bytes")
-            data = self._take(size, seconds)
-            if KINDS[kind] is Beat:
-                continue
+            data = self._take(size, seconds, latest)
             try:
-                return msgspec.msgpack.decode(data, type=KINDS[kind])
+                message = msgspec.msgpack.decode(data, type=KINDS[kind])
             except msgspec.DecodeError as error:
                 raise ProtocolError(f"{self._name} sent a damaged {KINDS[kind].__name__}: {error}") from error
+            if not isinstance(message, Beat) or message.work != self._work:
+                self.advanced = time.monotonic()
+            if not isinstance(message, Beat):
+                return message
+            self._work = message.work
 
     def find_mark(self, seconds: float) -> None:
         """Reads up to the mark that stands before the first message.
@@ -99,9 +107,9 @@ class Channel:
                 raise PeerLostError(f"{self._name} did not start" + (f"; it printed: {printed}" if printed else ""))
         del self._buffer[: place + len(MARK)]
 
-    def beat(self) -> None:
-        """Says again and again that this side is alive, until `close`."""
-        threading.Thread(target=self._beat, name="halohop-beat", daemon=True).start()
+    def beat(self, work: Callable[[], int] = int) -> None:
+        """Says again and again that this side is alive, and what `work` returns, until `close`."""
+        threading.Thread(target=self._beat, args=(work,), name="halohop-beat", daemon=True).start()
 
     def close(self) -> bool:
         """Sends nothing more. Returns whether no send is under way, so that the pipe may be closed."""
@@ -111,17 +119,18 @@ class Channel:
             self._sending.release()
         return free
 
-    def _beat(self) -> None:
+    def _beat(self, work: Callable[[], int]) -> None:
         try:
             while not self._over.wait(BEAT_S):
-                self.send(Beat())
+                self.send(Beat(work=work()))
         except PeerLostError:  # who receives learns of it, too
             return
 
-    def _take(self, size: int, seconds: float) -> bytes:
+    def _take(self, size: int, seconds: float, latest: float) -> bytes:
         while len(self._buffer) < size:
-            if not self._read(seconds):
-                raise PeerLostError(f"{self._name} said nothing for {seconds:g} s")
+            if not self._read(max(min(seconds, latest - time.monotonic()), 0)):
+                late = time.monotonic() >= latest
+                raise PeerLostError(f"{self._name} {'took too long' if late else f'said nothing for {seconds:g} s'}")
         data = bytes(memoryview(self._buffer)[:size])
         del self._buffer[:size]
         return data

@@ -22,11 +22,12 @@ HANG_S = 120.0
 """Seconds without a byte of a file after which storage is taken for one that hangs."""
 
 
-def wanted(copied: Copied, seconds: float = HANG_S) -> tuple[str, ...]:
+def wanted(copied: Copied, on_work: Report, seconds: float = HANG_S) -> tuple[str, ...]:
     """The files of a folder that are not there, or differ from their checksums: reads those that are there, on all cores.
 
     Args:
         copied: the folder.
+        on_work: gets how many more bytes have been read.
         seconds: how long the storage may read without a result.
 
     Raises:
@@ -44,18 +45,25 @@ def wanted(copied: Copied, seconds: float = HANG_S) -> tuple[str, ...]:
         threads=len(usable_cores()),
         deadline=seconds,
         name=f"compare {folder}",
-        on_done=lambda _: None,
+        on_done=on_work,
     )
     return tuple(path for path in copied.files if path not in whole)
 
 
-def write(copied: Copied, missing: tuple[str, ...], take: Callable[[], Piece], seconds: float = HANG_S) -> None:
+def write(
+    copied: Copied,
+    missing: tuple[str, ...],
+    take: Callable[[], Piece],
+    on_work: Report,
+    seconds: float = HANG_S,
+) -> None:
     """Writes the files that are missing, each under its name only when it is whole, and the manifest last.
 
     Args:
         copied: the folder.
         missing: as of `wanted`.
         take: returns the next piece.
+        on_work: gets how many more bytes have been written.
         seconds: how long the storage may take for a piece, plus a second for each MiB of the file, which is flushed at its end.
 
     Raises:
@@ -75,7 +83,7 @@ def write(copied: Copied, missing: tuple[str, ...], take: Callable[[], Piece], s
     for path in missing:
         deadline = seconds + copied.files[path].bytes / SLOWEST
         work = partial(_write, folder, record=copied.files[path], take=take)
-        in_threads(work, [path], threads=1, deadline=deadline, name=f"write {folder / path}", on_done=lambda _: None)
+        in_threads(work, [path], threads=1, deadline=deadline, name=f"write {folder / path}", on_done=on_work)
     for path in copied.executable:
         _make_executable(folder / path)
     for path, data in copied.small.items():

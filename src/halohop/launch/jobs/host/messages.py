@@ -12,7 +12,13 @@ MARK = b"\0halohop host, protocol 1\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """The sender is alive."""
+    """The sender is alive.
+
+    Args:
+        work: grows as long as it gets on with what it was asked for, such as bytes that it has compared.
+    """
+
+    work: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +48,13 @@ class Program:
         name: of the process, once on a host.
         argv: what follows the interpreter.
         env: beside that of the order.
+        sharers: how many such processes share the host's cores.
     """
 
     name: str
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
+    sharers: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +179,14 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """Runner: a process was started; its number on this host."""
+
+    name: str
+    process: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
     """Runner: what a process printed to its standard output or standard error."""
 
@@ -180,10 +196,17 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """Runner: a process has ended with this exit code, as `subprocess` counts: negative for a signal."""
+    """Runner: a process has ended.
+
+    Args:
+        name: of the process.
+        code: its exit code, as `subprocess` counts: negative for a signal.
+        report: of the error that ended it, as `failures.report` spells it; empty where it reported none.
+    """
 
     name: str
     code: int
+    report: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +228,6 @@ class Trouble:
     text: str
 
 
-Message = Beat | Hello | Order | Checked | Compare | Wanted | Piece | Begin | Output | Ended | Bring | Brought | Trouble
+Message = Beat | Hello | Order | Checked | Compare | Wanted | Piece | Begin | Started | Output | Ended | Bring | Brought | Trouble
 
 KINDS: tuple[type[Any], ...] = get_args(Message)

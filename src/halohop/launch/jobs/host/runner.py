@@ -11,8 +11,9 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import IO, NoReturn, TypeVar
 
+from halohop.cores import usable_cores
 from halohop.errors import HalohopError, PeerLostError, ProtocolError
 from halohop.interfaces import GLOO_INTERFACE, interface_towards
 from halohop.launch.jobs.host import copying
@@ -30,9 +31,13 @@ from halohop.launch.jobs.host.messages import (
     Output,
     Piece,
     Program,
+    Started,
     Trouble,
     Wanted,
 )
+from halohop.launch.processes.failures import ERROR_FILE
+from halohop.launch.processes.places import THREADS
+from halohop.linux import memory_file
 
 _READ = 1 << 16
 _LAST_S = 1.0
@@ -57,6 +62,7 @@ class Runner:
         self._gone, self._ending = threading.Event(), threading.Event()
         self._attending: list[threading.Thread] = []
         self._order: Order | None = None
+        self._work = 0
 
     def run(self) -> NoReturn:
         """Until the launcher is gone.
@@ -65,7 +71,7 @@ class Runner:
             PeerLostError: then.
         """
         self._channel.send(hello())
-        self._channel.beat()
+        self._channel.beat(lambda: self._work)
         threading.Thread(target=self._read, name="halohop-launcher", daemon=True).start()
         self._order = self._take(Order)
         self._channel.send(checked_in_time(self._order))
@@ -120,9 +126,9 @@ class Runner:
             self._begin(next(program for program in self._order.programs if program.name == message.name))
         elif isinstance(message, Compare):
             copied = self._order.copied[message.number]
-            missing = copying.wanted(copied)
+            missing = copying.wanted(copied, self._count)
             self._channel.send(Wanted(files=missing))
-            copying.write(copied, missing, lambda: self._take(Piece))
+            copying.write(copied, missing, lambda: self._take(Piece), self._count)
             if missing:
                 self._channel.send(Wanted(files=()))
         elif isinstance(message, Bring):
@@ -132,36 +138,48 @@ class Runner:
         elif not isinstance(message, Piece):  # the rest of a file that could not be written
             raise ProtocolError(f"the launcher sent {type(message).__name__}, which asks for nothing")
 
+    def _count(self, more: int) -> None:
+        self._work += more
+
     def _begin(self, program: Program) -> None:
         assert self._order is not None
         interface = interface_towards(self._order.master)
-        gloo = {} if interface is None else {GLOO_INTERFACE: interface}
-        own = {"PYTHONUNBUFFERED": "1", **gloo, **os.environ, **self._order.env, **program.env}
+        polite = {} if interface is None else {GLOO_INTERFACE: interface}
+        if program.sharers > 1:  # what the user has set counts
+            polite[THREADS] = str(max(len(usable_cores()) // program.sharers, 1))
+        report = os.fdopen(memory_file("halohop report", 0), "r+b")
+        own = {"PYTHONUNBUFFERED": "1", ERROR_FILE: f"/proc/self/fd/{report.fileno()}"}
         try:
             process = subprocess.Popen(
                 [sys.executable, *program.argv],
                 cwd=self._order.folder,
-                env=own,
+                env={**polite, **os.environ, **own, **self._order.env, **program.env},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                pass_fds=[report.fileno()],
             )
         except OSError as error:
             self._channel.send(Trouble(text=f"{program.name} cannot be started: {error.strerror}: {error.filename}"))
             return
-        thread = threading.Thread(target=self._attend, args=(program.name, process), name=f"halohop-{program.name}", daemon=True)
+        self._channel.send(Started(name=program.name, process=process.pid))
+        name = f"halohop-{program.name}"
+        thread = threading.Thread(target=self._attend, args=(program.name, process, report), name=name, daemon=True)
         self._attending.append(thread)
         thread.start()
 
-    def _attend(self, name: str, process: subprocess.Popen[bytes]) -> None:
+    def _attend(self, name: str, process: subprocess.Popen[bytes], report: IO[bytes]) -> None:
         """Runs in a thread: what a process prints, then its end."""
         reader = threading.Thread(target=self._pass_on, args=(name, process), name=f"halohop-read-{name}", daemon=True)
         reader.start()
         code = process.wait()
         reader.join(_LAST_S)
+        with report:
+            report.seek(0)
+            said = report.read()
         try:
-            self._channel.send(Ended(name=name, code=code))
+            self._channel.send(Ended(name=name, code=code, report=said))
         except PeerLostError:  # the thread that reads ends everything
             return
 

@@ -138,7 +138,7 @@ def _check(setting: Setting, made: Plan) -> None:
             raise InputError(f"{name} in env is the number of a pod, which Kubernetes gives it; leave it out")
         if "\0" in value:
             raise InputError(f"the value of {name} in env holds a zero byte, which no environment can")
-    shared = {"out": job.out, **({} if job.cache else {"data": job.data})}
+    shared = {"out": job.out, **({} if job.cache or not job.data else {"data": job.data})}
     for name, path in shared.items():
         if not options.claim:
             raise InputError(

@@ -12,10 +12,11 @@ from typing import TextIO
 from halohop.errors import ClusterError, InputError
 from halohop.files.urls import is_url
 from halohop.launch.jobs.job import Job
-from halohop.launch.jobs.plan import Plan, Process, check_parts, host_names, plan
+from halohop.launch.jobs.plan import Plan, Process, check_parts, host_names, member_of, plan
 from halohop.launch.jobs.plan_file import plan_text, write_plan
 from halohop.launch.jobs.secret import secret_of
 from halohop.launch.processes import local
+from halohop.launch.processes.places import worlds
 from halohop.launch.processes.starting import Start, fresh
 from halohop.launch.processes.tasks import Echo, Task
 from halohop.launch.runs.nodes import link_parts
@@ -28,9 +29,6 @@ from halohop.store.disk import read_manifest
 from halohop.store.share import in_shares
 from halohop.transport import TOKEN_VARIABLE
 from halohop.transport.addresses import parsed
-
-_LINGER_S = 300.0
-"""Seconds that ranks of `halohop train` may run on after the first has ended well: its own deadline."""
 
 
 def engine() -> "Local":
@@ -67,21 +65,21 @@ class Local:
     def _run(self, job: Job) -> None:
         made = _plan(job)
         secret = {TOKEN_VARIABLE: secret_of(job)}
-        check_parts(made, read_manifest(job.data).num_parts)
+        if job.data:
+            check_parts(made, read_manifest(job.data).num_parts)
         _check_ports(made)
         write_plan(made)
         folders = _linked(made)
         ours = job.train is not None and job.python == sys.executable
         own = self.start if ours else partial(fresh, python=job.python)
         folder = Path(job.out) / "logs"
-        linger = None if job.train is None else float(job.train.get("deadline", _LINGER_S))
         try:
             local.run_tasks(
                 partial(_tasks, made, folder),
-                job.num_hosts * job.trainers,
+                0 if job.start == "plain" else job.num_hosts * job.trainers,
                 secret=secret,
                 logs=folder,
-                linger=linger,
+                linger=job.linger,
                 start=own,
             )
         except ClusterError as failure:
@@ -99,13 +97,15 @@ def _plan(job: Job) -> Plan:
         raise InputError(f"the engine local has no options of its own, but the file has {sorted(job.options)} in [local]")
     hosts = host_names(job)
     apart = job.servers is None and len(hosts) > 1
-    if apart or not is_url(job.data):
+    if job.data and (apart or not is_url(job.data)):
         job = replace(job, cache=str(Path(job.out) / "nodes" / "{host}") if apart else None)
     return plan(job, hosts, [local.LOOPBACK] * len(hosts))
 
 
 def _linked(made: Plan) -> list[Path]:
     """Makes the folders of the hosts; returns those from which graphs are read."""
+    if not made.job.data:
+        return []
     source = Path(made.job.data)
     num_parts = read_manifest(source).num_parts
     folders = []
@@ -116,32 +116,33 @@ def _linked(made: Plan) -> list[Path]:
 
 
 def _tasks(made: Plan, folder: Path, env: Mapping[str, str]) -> Sequence[Task]:
-    """Servers first, then ranks in order."""
-    servers = [_task(process, made.job, process.name, folder, env) for process in made.servers]
+    """Servers first, then plain programs, or ranks in order."""
+    plain = made.job.start == "plain"
+    alone = [*made.servers, *(made.trainers if plain else ())]
     ranks = [
         _task(made.trainers[world.host], made.job, f"rank-{world.rank}", folder, {**env, **local.environment_of(world, env)})
-        for world in local.worlds(len(made.hosts), made.job.trainers)
+        for world in ([] if plain else worlds(len(made.hosts), made.job.trainers))
     ]
-    return [*servers, *ranks]
+    return [*(_task(process, made.job, process.name, folder, env) for process in alone), *ranks]
 
 
 def _task(process: Process, job: Job, name: str, folder: Path, env: Mapping[str, str]) -> Task:
-    """What rank 0 prints is shown; with ``-v`` the lines of all are, with their names."""
+    """What rank 0 prints is shown, or plain programs print; with ``-v`` the lines of all are, with their names."""
     output: Echo | None = None
     errors: Echo | None = None
     if logs.is_verbose():
         output = errors = _to(sys.stderr, f"[{process.host} {name}] ")
-    elif name == "rank-0":
-        output, errors = _to(sys.stdout), _to(sys.stderr)
+    elif name == "rank-0" or (job.start == "plain" and process.role == "trainers"):
+        prefix = f"[{process.host}] " if job.start == "plain" else ""
+        output, errors = _to(sys.stdout, prefix), _to(sys.stderr, prefix)
     return Task(
         name=name.replace("-", " "),
         place=process.host,
         argv=process.argv,
         env={**env, **process.env},
         folder=job.folder,
-        log=folder / f"{name}.log",
-        stays=process.role == "server",
-        spare=process.role == "server" and job.servers is not None and job.servers.replicas > 1,
+        log=folder / f"{process.host}-{name}.log",
+        member=member_of(process, job),
         echo=output,
         echo_errors=errors,
     )

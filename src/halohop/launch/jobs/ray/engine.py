@@ -96,7 +96,7 @@ class RayEngine:
                 folder=job.folder,
                 out=job.out,
                 graph="" if service is None else ",".join(service.addresses),
-                parts=Parts(source=job.data, cache=job.cache) if service is None else None,
+                parts=Parts(source=job.data, cache=job.cache) if service is None and job.data else None,
             )
             Watch(name, service, output).until_done(_trainer(job, options, task, name))
 

@@ -37,7 +37,7 @@ def check(job: Job) -> None:
 
 
 def _check_partitions(job: Job) -> None:
-    if (Path(job.data) / "manifest.json").is_file():
+    if job.data and (Path(job.data) / "manifest.json").is_file():
         from halohop.store.disk import read_manifest
 
         check_parts(plan(job, markers(job.num_hosts)), read_manifest(job.data).num_parts)

@@ -1,5 +1,6 @@
 """The runners of all hosts of a job, which do the same thing at the same time."""
 
+import math
 import queue
 import threading
 import time
@@ -13,10 +14,14 @@ from typing import Any, Self, TypeVar
 
 from halohop import __version__
 from halohop.errors import ClusterError, HalohopError, InputError, ProtocolError
+from halohop.launch.jobs.host.channel import BEAT_S
 from halohop.launch.jobs.host.messages import Hello
 from halohop.launch.jobs.ssh.hosts import Host, Settings
 from halohop.launch.jobs.ssh.remote import News, Remote
 
+STUCK_S = 180.0
+"""Seconds after which a host that lives, but gets on with nothing, is taken for one that never will; it notices itself after 120
+that its storage hangs, unless that holds more than a thread."""
 END_S = 8.0
 """Seconds that hosts have to end everything; they take 3 to ask, and then kill."""
 
@@ -97,7 +102,7 @@ class Crew:
             What came of it, by the hosts' names.
 
         Raises:
-            ClusterError, InputError: names the hosts that failed.
+            ClusterError, InputError: names the hosts that failed, or are stuck.
         """
         done: queue.SimpleQueue[_Done] = queue.SimpleQueue()
         for remote in self.remotes.values():
@@ -105,19 +110,25 @@ class Crew:
             self._threads.append(thread)
             thread.start()
         found: dict[str, _Done] = {}
-        deadline = None
-        while len(found) < len(self.remotes):
-            try:
-                one = done.get(timeout=None if deadline is None else max(deadline - time.monotonic(), 0))
-            except queue.Empty:
-                break
-            found[one.host] = one
-            if one.error is not None and deadline is None:
-                deadline = time.monotonic() + patience
+        deadline = math.inf
+        while len(found) < len(self.remotes) and time.monotonic() <= deadline:
+            for one in self._news_of(done, min(deadline - time.monotonic(), BEAT_S)):
+                found.setdefault(one.host, one)
+                if one.error is not None:
+                    deadline = min(deadline, time.monotonic() + patience)
         failed = {host: found[host].error for host in self.remotes if host in found and found[host].error is not None}
         if failed:
             raise _joined(failed, len(self.remotes))
         return {host: found[host].result for host in self.remotes}
+
+    def _news_of(self, done: "queue.SimpleQueue[_Done]", seconds: float) -> list[_Done]:
+        """The next host that is done; if there is none in so many seconds, those that are stuck."""
+        try:
+            return [done.get(timeout=max(seconds, 0))]
+        except queue.Empty:
+            stuck = f"answers, but has got on with nothing for {STUCK_S:g} s; see whether its storage works"
+            late = [host for host, remote in self.remotes.items() if remote.idle_s > STUCK_S]
+            return [_Done(host=host, error=ClusterError(stuck)) for host in late]
 
 
 def _do(work: Callable[[Remote], object], remote: Remote, done: "queue.SimpleQueue[_Done]") -> None:

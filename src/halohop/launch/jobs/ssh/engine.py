@@ -12,17 +12,19 @@ from halohop.files.aside import writing
 from halohop.launch.jobs.host.messages import Checked, Copied, Hello, Order
 from halohop.launch.jobs.job import Job
 from halohop.launch.jobs.lock import LOCK
-from halohop.launch.jobs.plan import Plan, Process, check_parts, data_of, plan
+from halohop.launch.jobs.plan import Plan, Process, check_parts, data_of, member_of, plan
 from halohop.launch.jobs.plan_file import plan_text, write_plan
 from halohop.launch.jobs.secret import secret_of
 from halohop.launch.jobs.ssh.bringing import bring
 from halohop.launch.jobs.ssh.comparing import check_alike, check_all_there
 from halohop.launch.jobs.ssh.crew import Crew
 from halohop.launch.jobs.ssh.hosts import Host, hosts_of
-from halohop.launch.jobs.ssh.orders import FETCH, is_sent, order
+from halohop.launch.jobs.ssh.orders import FETCH, is_sent, order, programs_of
 from halohop.launch.jobs.ssh.remote import Remote
 from halohop.launch.jobs.ssh.watching import Echo, Place, Watch
+from halohop.launch.processes.ends import Member
 from halohop.launch.terminal.console import Console
+from halohop.launch.terminal.logs import LEVEL, level_of_trainers
 from halohop.launch.terminal.wording import counted
 from halohop.memory import format_size
 from halohop.transport import TOKEN_VARIABLE
@@ -48,10 +50,10 @@ class SshEngine:
         settings, hosts = hosts_of(job)
         made = plan_on(job, hosts)
         folders = _folders(made)
-        secret, out = {TOKEN_VARIABLE: secret_of(job)}, Path(job.out)
+        secret, out = {TOKEN_VARIABLE: secret_of(job), LEVEL: str(level_of_trainers())}, Path(job.out)
         mark = _marked(out)
         crew = Crew(hosts, settings)
-        with Watch(crew, out / _LOGS, _echo(made)) as watch, crew:
+        with Watch(crew, out / _LOGS, _echo(made), linger=job.linger) as watch, crew:
             made = _with_ports(job, hosts, crew.meet())
             orders = {
                 host.name: order(made, host, secret=secret, copied=folders.get(host.name), same=settings.same, mark=mark)
@@ -144,11 +146,21 @@ def _send(crew: Crew, job: Job, folders: Mapping[str, Copied], console: Console)
 def _run(watch: Watch, orders: Mapping[str, Order], made: Plan) -> None:
     """Starts everything in its order, and waits for the trainers."""
     fetching = [(host, FETCH) for host, wanted in orders.items() if any(program.name == FETCH for program in wanted.programs)]
-    servers, trainers = ([(process.host, process.name) for process in some] for some in (made.servers, made.trainers))
-    for places, wait in ((fetching, watch.until_ended), (servers, watch.until_ready), (trainers, watch.until_ended)):
-        for place in places:
-            watch.begin(place)
-        wait(places)
+    _start(watch, fetching, Member(stays=True))
+    watch.until_ended(fetching)
+    for processes, wait in ((made.servers, watch.until_ready), (made.trainers, watch.until_ended)):
+        for process in processes:
+            _start(watch, _places([process], made), member_of(process, made.job))
+        wait(_places(processes, made))
+
+
+def _start(watch: Watch, places: Sequence[Place], member: Member) -> None:
+    for place in places:
+        watch.begin(place, member)
+
+
+def _places(processes: Sequence[Process], made: Plan) -> list[Place]:
+    return [(process.host, program.name) for process in processes for program in programs_of(process, made)]
 
 
 def _marked(out: Path) -> tuple[str, str]:
@@ -165,11 +177,10 @@ def _marked(out: Path) -> tuple[str, str]:
 
 
 def _echo(made: Plan) -> Echo:
-    """Shows what processes of the first host print, where rank 0 is, or plain programs of all hosts, with the hosts' names; with
-    ``-v`` the lines of all processes, with their places."""
+    """Shows what rank 0 prints, or plain programs of all hosts, with their names; with ``-v`` what all print, with places."""
     much = logging.getLogger("halohop").getEffectiveLevel() <= logging.INFO
     plain = made.job.start == "plain"
-    shown = {(process.host, process.name) for process in (made.trainers if plain else made.trainers[:1])}
+    shown = _places(made.trainers, made) if plain else _places(made.trainers[:1], made)[:1]
 
     def show(place: Place, line: bytes) -> None:
         if much or place in shown:

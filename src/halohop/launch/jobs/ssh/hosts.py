@@ -174,9 +174,14 @@ def _target(user: str, name: str, port: int) -> tuple[str, ...]:
 
 def _effective(settings: Settings, target: Sequence[str], name: str) -> str:
     """The HostName that ssh would connect to."""
-    asked = subprocess.run(
-        [*settings.words, "-G", *target], capture_output=True, text=True, timeout=_ASK_S, stdin=subprocess.DEVNULL, check=False
-    )
+    command = [*settings.words, "-G", *target]
+    try:
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_S, stdin=subprocess.DEVNULL, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise InputError(
+            f"host {name}: `{shlex.join(command)}` has not ended within {_ASK_S:g} s; see whether a command of your ssh "
+            "configuration (Match exec) waits"
+        ) from error
     lines = [line.partition(" ") for line in asked.stdout.splitlines()]
     found = next((value for key, _, value in lines if key == "hostname"), None)
     if asked.returncode or found is None:

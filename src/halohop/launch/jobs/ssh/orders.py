@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from halohop.files.urls import is_url
 from halohop.launch.jobs.host.messages import Copied, Order, Program
-from halohop.launch.jobs.plan import Data, Plan, Process, data_of, started
+from halohop.launch.jobs.plan import Data, Plan, Process, data_of
 from halohop.launch.jobs.ssh.hosts import Host
+from halohop.launch.processes.places import rank_environment, world_of
+from halohop.launch.processes.starting import CHILD
 from halohop.store.share import spelled
 from halohop.transport.addresses import parsed
 
@@ -34,7 +36,7 @@ def order(
     """
     mine = [process for process in made.processes if process.host == host.name]
     data = data_of(made, host.name)
-    programs = [Program(name=process.name, argv=started(process, made), env=process.env) for process in mine]
+    programs = [program for process in mine for program in programs_of(process, made)]
     if data is not None and is_fetched(data):
         argv = ("-m", "halohop", "fetch", data.source, data.folder, *(("--share", spelled(data.shares)) if data.shares else ()))
         programs.append(Program(name=FETCH, argv=argv, env=host.env))
@@ -50,6 +52,24 @@ def order(
         master=parsed(made.master)[0],
         mark=mark,
     )
+
+
+def programs_of(process: Process, made: Plan) -> list[Program]:
+    """What a host starts for a process of the plan: a server, a plain program, or each of its ranks."""
+    if process.role == "server" or made.job.start == "plain":
+        return [Program(name=process.name, argv=process.argv, env=process.env)]
+    host, port = parsed(made.master)
+    meeting = {"MASTER_ADDR": host, "MASTER_PORT": str(port)}
+    first = made.trainers.index(process) * process.ranks
+    return [
+        Program(
+            name=f"rank-{rank}",
+            argv=(*CHILD, *process.argv),
+            env={**process.env, **meeting, **rank_environment(world_of(rank, len(made.trainers), process.ranks))},
+            sharers=process.ranks,
+        )
+        for rank in range(first, first + process.ranks)
+    ]
 
 
 def is_fetched(data: Data) -> bool:

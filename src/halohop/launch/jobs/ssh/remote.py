@@ -1,5 +1,6 @@
 """The runner of one host, at the other end of an ssh connection."""
 
+import math
 import queue
 import shlex
 import subprocess
@@ -13,7 +14,7 @@ from typing import IO, Self, TypeVar
 
 from halohop.errors import ClusterError, HalohopError, InputError, PeerLostError, ProtocolError
 from halohop.launch.jobs.host.channel import Channel
-from halohop.launch.jobs.host.messages import Ended, Hello, Message, Output, Trouble
+from halohop.launch.jobs.host.messages import Ended, Hello, Message, Output, Started, Trouble
 from halohop.launch.jobs.ssh.hosts import Host, Settings
 from halohop.launch.jobs.ssh.wording import explained
 
@@ -38,10 +39,10 @@ class Lost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """What a process of a host printed, or its end."""
+    """What a process of a host printed, its start, or its end."""
 
     host: str
-    message: Output | Ended
+    message: Output | Started | Ended
 
 
 News = queue.SimpleQueue[object]
@@ -65,6 +66,7 @@ class Remote:
         self._printed: deque[str] = deque(maxlen=_KEPT_LINES)
         self._threads: list[threading.Thread] = []
         self._closing = False
+        self._waiting_since = math.inf
         self._process: subprocess.Popen[bytes]
         self._channel: Channel
 
@@ -112,9 +114,10 @@ class Remote:
             InputError: it did not; says why, and what to do.
         """
         seconds = self._settings.connect_timeout + _START_S
+        latest = time.monotonic() + seconds
         try:
             self._channel.find_mark(seconds)
-            hello = self._channel.receive(seconds)
+            hello = self._channel.receive(seconds, latest=latest)
         except PeerLostError as error:
             printed = self._printed_so_far() or str(error)
             code = self._process.returncode
@@ -132,10 +135,13 @@ class Remote:
         Raises:
             ClusterError: the host is lost.
         """
+        self._waiting_since = time.monotonic()
         try:
             self._channel.send(message)
         except PeerLostError as error:
             raise ClusterError(str(error)) from error
+        finally:
+            self._waiting_since = math.inf
 
     def answer(self, kind: type[Kind]) -> Kind:
         """The host's next answer.
@@ -143,7 +149,9 @@ class Remote:
         Raises:
             ClusterError: the host is lost, or could not do what it was asked for.
         """
+        self._waiting_since = time.monotonic()
         message = self._answers.get()
+        self._waiting_since = math.inf
         if isinstance(message, Lost):
             raise ClusterError(message.reason)
         if isinstance(message, Trouble):
@@ -161,6 +169,11 @@ class Remote:
     def silent_s(self) -> float:
         """Seconds since the host was heard last."""
         return time.monotonic() - self._channel.heard
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds that somebody waits for the host, which neither answers nor gets on with its work; below 0: nobody waits."""
+        return time.monotonic() - max(self._channel.advanced, self._waiting_since)
 
     @property
     def spelled(self) -> str:
@@ -197,7 +210,7 @@ class Remote:
         try:
             while True:
                 message = self._channel.receive()
-                if isinstance(message, Output | Ended):
+                if isinstance(message, Output | Started | Ended):
                     self._news.put(Said(host=self.host.name, message=message))
                 else:
                     self._answers.put(message)
