@@ -18,6 +18,7 @@ LAYERS = (
         "errors",
         "linux",
         "flags",
+        "alive",
         "typing",
         "world",
         "cores",

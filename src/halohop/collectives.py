@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from halohop.alive import note_step
 from halohop.errors import ClusterError
 from halohop.linux import first_ephemeral_port
 from halohop.process_group import process_group, world_of
@@ -156,6 +157,7 @@ def in_rounds(
                 running = step is not None
                 done += step or 0
             others, all_done, all_there_is = sum_over_ranks([running, done, total], device, world)
+            note_step()
             on_progress(name, int(all_done), int(all_there_is))
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from halohop.alive import note_step
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.flags import checks_flags
@@ -231,6 +232,7 @@ class BaseLoader(SentByArguments, DataLoader[Any]):
         with closing(batches):
             for batch in batches:
                 progress.hand_over()
+                note_step()
                 if there is not None:
                     there.take(batch)
                 yield self._current(batch, specs.popleft())

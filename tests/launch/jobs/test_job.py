@@ -93,6 +93,8 @@ def test_urls_stay_as_they_are() -> None:
         ({"servers": {"shares": ["0/1"], "replicas": 2}}, "shares 0/1 say what each server holds"),
         ({"env": {"A-B": "c"}}, "'A-B' is not a name of an environment variable"),
         ({"env": {"HALOHOP_TOKEN": "c"}}, "the token is not given in env"),
+        ({"stall": -1}, "stall=-1 must be seconds, at least 0"),
+        ({"stall": 9, "engine": "slurm"}, "stall=9 is for the engines local and ssh; leave it out with engine='slurm'"),
         ({"encrypt": "yes"}, "encrypt must be true or false, got text"),
         ({"start": "plane"}, "start must be one of torchrun, plain, got 'plane'"),
         (

@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from halohop.alive import REPORT_FILE
 from halohop.errors import CorruptDatasetError, HalohopError, PeerLostError, RemoteError, SchemaError, WriteError
-from halohop.launch.processes.failures import ERROR_FILE, Failure, failure, prepare, report, reported
+from halohop.launch.processes.failures import Failure, failure, prepare, report, reported
 
 
 def failed(tmp_path: Path, rank: int, code: int, error: HalohopError | None = None) -> Failure:
@@ -14,7 +15,7 @@ def failed(tmp_path: Path, rank: int, code: int, error: HalohopError | None = No
 
 @pytest.mark.parametrize("error", [SchemaError("no y"), RemoteError("fetch", "frames"), PeerLostError("host 1")])
 def test_an_error_is_reported_as_it_was_raised(tmp_path: Path, error: HalohopError) -> None:
-    report(error, {ERROR_FILE: str(tmp_path / "error.json")})
+    report(error, {REPORT_FILE: str(tmp_path / "error.json")})
     told = reported(tmp_path / "error.json")
     assert (type(told), str(told)) == (type(error), str(error))
 
@@ -22,7 +23,7 @@ def test_an_error_is_reported_as_it_was_raised(tmp_path: Path, error: HalohopErr
 def test_a_report_that_was_cut_short_is_none(tmp_path: Path) -> None:
     prepare(tmp_path / "error.json")
     assert reported(tmp_path / "error.json") is None
-    report(WriteError("cannot write run/resume.pt"), {ERROR_FILE: str(tmp_path / "error.json")})
+    report(WriteError("cannot write run/resume.pt"), {REPORT_FILE: str(tmp_path / "error.json")})
     assert isinstance(reported(tmp_path / "error.json"), WriteError)
     assert (tmp_path / "error.json").stat().st_size == 4096  # it went where there was room, as on a full disk it must
     (tmp_path / "error.json").write_text('{"kind": "Sch')

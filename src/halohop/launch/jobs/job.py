@@ -19,10 +19,14 @@ from halohop.store.share import Share, shares
 
 ENGINES = ("local", "ssh", "slurm", "k8s", "ray")
 
+_OURS = ("local", "ssh")
+"""Engines whose processes are children of halohop's."""
+
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PATHS = ("data", "cache", "out", "folder", "token_file")
 _MAX_PORT = 65535
+_STEP_S = 600.0
 _LINGER_S = 300.0
 """The deadline of `halohop train`."""
 
@@ -85,6 +89,8 @@ class Job:
         encrypt: whether hosts encrypt what they send each other.
         master_port: where ranks meet, on the first host; 0: at a free port that it chooses; by the engine ssh only.
         env: environment of all processes, beside what the hosts have; ``{graph}`` and ``{out}`` in a trainer's are replaced.
+        stall: seconds that a step of a rank may take, such as a batch, before the job ends with an error; 0: any. None: 600 for
+            `halohop train`, 0 for scripts. By the engines local and ssh only.
         options: of the engine, from the table that is named like it.
 
     Raises:
@@ -108,6 +114,7 @@ class Job:
     encrypt: bool = False
     master_port: int = 29500
     env: Mapping[str, str] = field(default_factory=dict)
+    stall: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -138,6 +145,12 @@ class Job:
         if is_url(self.data) and self.cache is None:
             raise InputError(f"data={self.data!r} must be fetched before it is used; give a folder for it on the hosts (cache)")
         self._check_ports()
+        if self.stall is not None and (self.stall < 0 or self.engine not in _OURS):
+            raise InputError(
+                f"stall={self.stall:g} must be seconds, at least 0"
+                if self.stall < 0
+                else f"stall={self.stall:g} is for the engines local and ssh; leave it out with engine={self.engine!r}"
+            )
         for variable in self.env:
             if not _VARIABLE.fullmatch(variable):
                 raise InputError(f"{variable!r} is not a name of an environment variable; write NAME=VALUE")
@@ -158,6 +171,11 @@ class Job:
         """Seconds that ranks may run on after the first has ended well; None: as long as they like."""
         return None if self.train is None else float(self.train.get("deadline", _LINGER_S))
 
+    @property
+    def step_limit(self) -> float | None:
+        """Seconds that a step may take; None: any."""
+        return (_STEP_S if self.stall is None and self.train is not None else self.stall) or None
+
     def _check_ports(self) -> None:
         if self.master_port:
             _check_port("master_port", self.master_port)
@@ -167,7 +185,7 @@ class Job:
                 raise InputError(f"{name}=0 is a free port, which hosts of the engine ssh choose; give one from 1 to {_MAX_PORT}")
 
     def _check_plain(self) -> None:
-        if self.engine not in ("local", "ssh"):
+        if self.engine not in _OURS:
             raise InputError(
                 f"start='plain' is for the engines local and ssh, but engine={self.engine!r} starts ranks itself; leave it out"
             )

@@ -5,6 +5,7 @@ Where that ends with an error of halohop, the launcher can read it.
 """
 
 import atexit
+import faulthandler
 import logging
 import os
 import runpy
@@ -28,6 +29,7 @@ def main(arguments: list[str]) -> None:
     lifeline.hold()
     if "RANK" in os.environ:
         name_process(f"halohop rank {os.environ['RANK']}")
+    faulthandler.enable()  # prints where all threads are, if the launcher or a library aborts this process
     take_cores()
     memory.limit_heaps()
     logs.configure(int(os.environ.get(logs.LEVEL, logging.INFO)))

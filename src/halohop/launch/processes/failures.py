@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from halohop import errors
+from halohop.alive import REPORT_FILE
 from halohop.errors import ClusterError, DatasetError, HalohopError, InputError, PeerLostError, WriteError
-
-ERROR_FILE = "HALOHOP_ERROR_FILE"
-"""Environment variable of a trainer: where it reports the error that ends it."""
 
 TAIL_LINES = 15
 
@@ -52,7 +50,7 @@ class Failure:
 
 def report(error: HalohopError, env: Mapping[str, str] | None = None) -> None:
     """Writes the error that ends this process where the launcher looks for it; nothing without a launcher."""
-    path = (os.environ if env is None else env).get(ERROR_FILE)
+    path = (os.environ if env is None else env).get(REPORT_FILE)
     if path is not None:
         file = Path(path)
         with file.open("r+b" if file.exists() else "xb") as stream:  # into the room of `prepare`
@@ -68,7 +66,7 @@ def reported(path: Path) -> HalohopError | None:
     """The error that a process reported, of the same class; None if it did not come to that.
 
     Example:
-        >>> report(InputError("lr=0 must be over 0"), {ERROR_FILE: "error.json"})
+        >>> report(InputError("lr=0 must be over 0"), {REPORT_FILE: "error.json"})
         >>> reported(Path("error.json")), reported(Path("nothing.json"))
         (InputError('lr=0 must be over 0'), None)
     """
@@ -102,7 +100,7 @@ def failure(failed: Sequence[Failure], *, ended: Sequence[str] = ()) -> HalohopE
         for one in failed:
             if isinstance(one.error, InputError | DatasetError | WriteError):  # the others only lost their peer
                 return one.error
-    if first.error is not None and not first.was_killed:
+    if first.error is not None:
         story = [f"{first.name} failed: {first.error} (its log: {first.log})"]
     else:
         story = [f"{first.name} {_manner(first.code)}; the end of {first.log}:", _tail(first)]

@@ -22,6 +22,7 @@ from halohop.files.aside import writing
 from halohop.files.private import refuse_links
 from halohop.launch.processes.ends import Ends
 from halohop.launch.processes.places import THREADS, rank_environment, worlds
+from halohop.launch.processes.stalls import Stalls
 from halohop.launch.processes.starting import CORES, Start, fresh
 from halohop.launch.processes.tasks import Child, Ended, Event, News, Task, error_file, started
 from halohop.launch.terminal.signals import Resumable, Stopped
@@ -88,6 +89,7 @@ def run_tasks(
     logs: Path,
     on_event: Callable[[Event], None] = lambda event: None,
     linger: float | None = 60.0,
+    stall: float | None = None,
     start: Start = fresh,
 ) -> None:
     """Starts processes, and waits for all but those that stay as long as the others need them.
@@ -99,6 +101,7 @@ def run_tasks(
         logs: folder of their logs; what an earlier run has left there goes.
         on_event: gets the events.
         linger: seconds the others may run on after the first process ended well; None: as long as they like.
+        stall: as of `Stalls`.
         start: starts a process.
 
     Raises:
@@ -114,9 +117,10 @@ def run_tasks(
         env, lifeline = stack.enter_context(_meeting_place(size, secret))
         children: list[Child] = []
         stack.callback(_end, children)
+        stalls = stack.enter_context(Stalls(stall))
         ends = Ends[int](name=lambda number: children[number].name, linger=linger)
         for number, task in enumerate(tasks_in(env)):
-            children.append(started(start, task, number, lifeline, news))
+            children.append(started(start, task, number, lifeline, news, stalls))
             ends.begin(number, task.member)
         try:
             _attend(ends, news, on_event)

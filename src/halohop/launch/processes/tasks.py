@@ -13,9 +13,11 @@ from typing import IO, Any
 
 import msgspec
 
+from halohop.alive import REPORT_FILE
 from halohop.files.aside import writing
 from halohop.launch.processes.ends import Member
-from halohop.launch.processes.failures import ERROR_FILE, Failure, prepare, reported
+from halohop.launch.processes.failures import Failure, prepare, reported
+from halohop.launch.processes.stalls import Stalls
 from halohop.launch.processes.starting import Order, Process, Start
 from halohop.launch.terminal.logs import LEVEL, level_of_trainers
 
@@ -91,7 +93,7 @@ def error_file(log: Path) -> Path:
     return log.with_suffix(".error.json")
 
 
-def started(start: Start, task: Task, number: int, lifeline: int, news: News) -> Child:
+def started(start: Start, task: Task, number: int, lifeline: int, news: News, stalls: Stalls) -> Child:
     """Starts a process.
 
     Args:
@@ -100,6 +102,7 @@ def started(start: Start, task: Task, number: int, lifeline: int, news: News) ->
         number: of it, in what it puts into the news.
         lifeline: descriptor, as of `Order`.
         news: gets its events, then its end.
+        stalls: looks whether it gets on, unless it serves the others.
     """
     with writing(task.log):
         task.log.write_bytes(b"")
@@ -118,7 +121,7 @@ def started(start: Start, task: Task, number: int, lifeline: int, news: News) ->
 
         order = Order(
             argv=task.argv,
-            env={**task.env, ERROR_FILE: str(error_file(task.log).resolve()), LEVEL: str(level_of_trainers())},
+            env={**task.env, REPORT_FILE: str(error_file(task.log).resolve()), LEVEL: str(level_of_trainers())},
             folder=task.folder,
             stdout=stream(task.echo, task.events),
             stderr=stream(task.echo_errors, False),
@@ -126,8 +129,10 @@ def started(start: Start, task: Task, number: int, lifeline: int, news: News) ->
         )
         process = start(order)
         undo.pop_all()
+    if not task.member.stays:
+        stalls.begin(process.pid, error_file(task.log))
     child: list[Child] = []
-    waiter = threading.Thread(target=partial(_wait, child, number, readers, news), name=f"halohop-wait-{number}")
+    waiter = threading.Thread(target=partial(_wait, child, number, readers, news, stalls), name=f"halohop-wait-{number}")
     child.append(Child(task=task, process=process, waiter=waiter))
     waiter.start()
     return child[0]
@@ -162,11 +167,12 @@ class _Reader:
                         self.echo(line)
 
 
-def _wait(children: Sequence[Child], number: int, readers: Sequence[_Reader], news: News) -> None:
+def _wait(children: Sequence[Child], number: int, readers: Sequence[_Reader], news: News, stalls: Stalls) -> None:
     """Runs in a thread: a process's events, then its end, in this order."""
     (child,) = children
     threads = [reader.begin(number) for reader in readers]
     code = child.process.wait()
+    stalls.end(child.process.pid)
     child.send(signal.SIGKILL)  # whatever it started; they might keep the pipes open, too
     for thread in threads:
         thread.join(READ_S)

@@ -30,6 +30,12 @@ elif what == "save":
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(75))
     Path(rest[0], f"rank-{rank}").touch()
     time.sleep(1000)
+elif what == "hang":
+    from halohop.alive import note_step
+    note_step()
+    if rank == int(rest[0]):
+        os.kill(os.getpid(), signal.SIGSTOP)
+    time.sleep(1000)
 elif what == "until":
     Path(rest[0], f"rank-{rank}").touch()
     while not Path(rest[0], "over").exists():

@@ -105,6 +105,13 @@ def test_a_request_to_terminate_leaves_a_state_to_go_on_from(launches, cluster: 
     assert launches.gone_within() == []
 
 
+def test_a_rank_that_is_stopped_ends_the_job_after_the_time_of_a_step(launches) -> None:
+    code, _, err = launches.run("hang", 3, more="trainers = 2\nstall = 3")
+    assert code == 1
+    assert re.search(r"error: rank 3 \(b, process \d+\) failed: it has made no step for 3 s, and is stopped", err), err
+    assert launches.gone_within() == []
+
+
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_a_killed_server_ends_the_job_unless_another_holds_its_partitions(launches, cluster: Cluster, replicas: int) -> None:
     more = f"trainers = 2\n[servers]\ncount = 2\nreplicas = {replicas}"

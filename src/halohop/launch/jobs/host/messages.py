@@ -49,12 +49,14 @@ class Program:
         argv: what follows the interpreter.
         env: beside that of the order.
         sharers: how many such processes share the host's cores.
+        serves: whether it serves the others, and so makes no steps.
     """
 
     name: str
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     sharers: int = 1
+    serves: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +92,7 @@ class Order:
         ports: that must be free.
         copied: folders that the launcher will send.
         master: the host where ranks meet.
+        stall: as of `Stalls`.
         mark: a file of the launcher's run folder and its text, by which a host knows whether it sees that folder.
     """
 
@@ -102,6 +105,7 @@ class Order:
     ports: tuple[int, ...] = ()
     copied: tuple[Copied, ...] = ()
     master: str = ""
+    stall: float | None = None
     mark: tuple[str, str] = ("", "")
 
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, NoReturn, TypeVar
 
+from halohop.alive import REPORT_FILE
 from halohop.cores import usable_cores
 from halohop.errors import HalohopError, PeerLostError, ProtocolError
 from halohop.interfaces import GLOO_INTERFACE, interface_towards
@@ -35,8 +36,8 @@ from halohop.launch.jobs.host.messages import (
     Trouble,
     Wanted,
 )
-from halohop.launch.processes.failures import ERROR_FILE
 from halohop.launch.processes.places import THREADS
+from halohop.launch.processes.stalls import Stalls
 from halohop.linux import memory_file
 
 _READ = 1 << 16
@@ -63,6 +64,7 @@ class Runner:
         self._attending: list[threading.Thread] = []
         self._order: Order | None = None
         self._work = 0
+        self._stalls = Stalls(None)
 
     def run(self) -> NoReturn:
         """Until the launcher is gone.
@@ -74,6 +76,7 @@ class Runner:
         self._channel.beat(lambda: self._work)
         threading.Thread(target=self._read, name="halohop-launcher", daemon=True).start()
         self._order = self._take(Order)
+        self._stalls = Stalls(self._order.stall).__enter__()  # as long as this process
         self._channel.send(checked_in_time(self._order))
         while True:
             try:
@@ -148,7 +151,7 @@ class Runner:
         if program.sharers > 1:  # what the user has set counts
             polite[THREADS] = str(max(len(usable_cores()) // program.sharers, 1))
         report = os.fdopen(memory_file("halohop report", 0), "r+b")
-        own = {"PYTHONUNBUFFERED": "1", ERROR_FILE: f"/proc/self/fd/{report.fileno()}"}
+        own = {"PYTHONUNBUFFERED": "1", REPORT_FILE: f"/proc/self/fd/{report.fileno()}"}
         try:
             process = subprocess.Popen(
                 [sys.executable, *program.argv],
@@ -163,6 +166,8 @@ class Runner:
         except OSError as error:
             self._channel.send(Trouble(text=f"{program.name} cannot be started: {error.strerror}: {error.filename}"))
             return
+        if not program.serves:
+            self._stalls.begin(process.pid, Path(f"/proc/self/fd/{report.fileno()}"))
         self._channel.send(Started(name=program.name, process=process.pid))
         name = f"halohop-{program.name}"
         thread = threading.Thread(target=self._attend, args=(program.name, process, report), name=name, daemon=True)
@@ -174,6 +179,7 @@ class Runner:
         reader = threading.Thread(target=self._pass_on, args=(name, process), name=f"halohop-read-{name}", daemon=True)
         reader.start()
         code = process.wait()
+        self._stalls.end(process.pid)
         reader.join(_LAST_S)
         with report:
             report.seek(0)

@@ -80,6 +80,7 @@ class Local:
                 secret=secret,
                 logs=folder,
                 linger=job.linger,
+                stall=job.step_limit,
                 start=own,
             )
         except ClusterError as failure:

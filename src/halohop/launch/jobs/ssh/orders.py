@@ -39,7 +39,7 @@ def order(
     programs = [program for process in mine for program in programs_of(process, made)]
     if data is not None and is_fetched(data):
         argv = ("-m", "halohop", "fetch", data.source, data.folder, *(("--share", spelled(data.shares)) if data.shares else ()))
-        programs.append(Program(name=FETCH, argv=argv, env=host.env))
+        programs.append(Program(name=FETCH, argv=argv, env=host.env, serves=True))
     return Order(
         programs=tuple(programs),
         folder=host.folder,
@@ -50,6 +50,7 @@ def order(
         ports=_ports(made, mine),
         copied=() if copied is None else (copied,),
         master=parsed(made.master)[0],
+        stall=made.job.step_limit,
         mark=mark,
     )
 
@@ -57,7 +58,7 @@ def order(
 def programs_of(process: Process, made: Plan) -> list[Program]:
     """What a host starts for a process of the plan: a server, a plain program, or each of its ranks."""
     if process.role == "server" or made.job.start == "plain":
-        return [Program(name=process.name, argv=process.argv, env=process.env)]
+        return [Program(name=process.name, argv=process.argv, env=process.env, serves=process.role == "server")]
     host, port = parsed(made.master)
     meeting = {"MASTER_ADDR": host, "MASTER_PORT": str(port)}
     first = made.trainers.index(process) * process.ranks
