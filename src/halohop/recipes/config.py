@@ -32,6 +32,7 @@ Sampling = Literal["servers", "client"]
 EmbedOptimizer = Literal["adam", "adagrad", "rowwise-adagrad", "sgd"]
 Locality = Literal["none", "blocks", "owner"]
 GraphMode = Literal["cpu", "zero_copy", "cuda"]
+Resume = bool | Literal["auto"]
 ResultForm = Literal["npy", "parquet"]
 Config = TypeVar("Config", "TrainConfig", "InferConfig")
 
@@ -108,6 +109,7 @@ class TrainConfig:
         metrics: Address for Prometheus and `halohop top`. Trainer K of a host uses PORT + K. None: none; HOST is 127.0.0.1.
         resume: Continue the run in `out` from the last state that it saved. Details: the result is as if the run had not been
             interrupted. The number of trainers, and what decides the batches, must be the same (see `halohop.recipes.resume`).
+            "auto" starts the run if `out` has nothing of it, and refuses another run (see `halohop.recipes.folder`).
         token_file: File with the shared secret. None: HALOHOP_TOKEN in the environment.
         encrypt: Encrypt connections. All processes need it, or HALOHOP_ENCRYPT=1.
         overwrite: Delete the run that is in the folder, and start again.
@@ -167,7 +169,7 @@ class TrainConfig:
     sampling: Sampling = "servers"
     save_every: Natural = 0
     metrics: str | None = None
-    resume: bool = False
+    resume: Resume = False
     token_file: str | None = None
     encrypt: bool = False
     overwrite: bool = False

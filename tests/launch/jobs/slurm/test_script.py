@@ -286,7 +286,9 @@ def test_a_run_of_halohop_train_goes_on(stubs: Stubs, tmp_path: Path) -> None:
     (out / "resume.pt").touch()
     assert stubs.run(text, {"SLURM_RESTART_COUNT": "1"})[0] == 0
     assert stubs.run(text)[0] == 0  # of another job, which `halohop train` refuses
-    assert (tmp_path / "trains").read_text().splitlines() == [usual, f"{usual} --overwrite", f"{usual} --resume {out}", usual]
+    again = f"{usual} --resume auto"
+    assert (tmp_path / "trains").read_text().splitlines() == [usual, again, again, usual]
+    assert "resume=(" not in script(job(train={"resume": "/runs/1"}), Options())
 
 
 def test_lines_that_run_before(stubs: Stubs, tmp_path: Path) -> None:

@@ -93,11 +93,9 @@ if ((${{SLURM_RESTART_COUNT:-0}} > {restarts})); then
 fi"""
 
 RESUME = """\
-# A run that was interrupted goes on; one that had not begun begins anew.
+# A job that is queued again resumes its run, or starts it if it had not started.
 resume=()
-if ((${SLURM_RESTART_COUNT:-0} > 0)); then
-  if [[ -e $out/resume.pt ]]; then resume=(--resume "$out"); else resume=(--overwrite); fi
-fi"""
+if ((${SLURM_RESTART_COUNT:-0} > 0)); then resume=(--resume auto); fi"""
 
 STOPPING = """\
 stopping=""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from halohop.launch.jobs.job import Job
-from halohop.launch.jobs.plan import Data, Plan, Process, data_of, plan
+from halohop.launch.jobs.plan import Data, Plan, Process, data_of, plan, resumes_itself
 from halohop.launch.jobs.slurm import pieces
 from halohop.launch.jobs.slurm.commands import Role, array, folded, markers, names_of, role
 from halohop.launch.jobs.slurm.options import Options
@@ -43,14 +43,14 @@ def script(job: Job, options: Options) -> str:
     made = plan(job, markers(job.num_hosts))
     roles = _roles(made)
     variables = ["hosts", "python", "environment", "out", "logs", "ends"]
-    variables += [*(["addresses", "graph"] if made.servers else ()), *(["resume"] if job.train is not None else ())]
+    variables += [*(["addresses", "graph"] if made.servers else ()), *(["resume"] if resumes_itself(job) else ())]
     arrays = {name: elements for found in roles.values() for name, elements in found.arrays.items()}
     text = [
         _head(job, options),
         _settings(options),
         "\n".join([*_names(made), *(line for name, elements in arrays.items() for line in array(name, elements))]),
         pieces.BEGIN.format(restarts=options.restarts),
-        *([pieces.RESUME] if job.train is not None else ()),
+        *([pieces.RESUME] if resumes_itself(job) else ()),
         pieces.PROCESS,
         *(_function(name, found, made) for name, found in roles.items()),
         pieces.STEPS.format(variables=" ".join([*variables, *arrays]), restarts=options.restarts),
@@ -153,7 +153,7 @@ def _function(name: str, found: Role, made: Plan) -> str:
     lines += ['  local address="${addresses[k]}"'] if found.uses("address") else []
     if name == "trainer":
         lines += [*(f"  export {each}" for each in _RANK), f"  export LOCAL_WORLD_SIZE={made.job.trainers}"]
-        words += ['"${resume[@]}"'] if made.job.train is not None else []
+        words += ['"${resume[@]}"'] if resumes_itself(made.job) else []
     return "\n".join([*lines, *folded([f"  process {_NAMES[name]} {_RUN}", *words], indent="    ", end=" \\"), "}"])
 
 
