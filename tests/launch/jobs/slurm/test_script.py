@@ -155,6 +155,20 @@ def test_ranks_find_the_environment_of_torchrun_and_one_secret(stubs: Stubs, tmp
     assert stubs.run(text)[0] == (2 if os.geteuid() == 0 else 0)
 
 
+def test_each_host_has_its_own_value_of_the_graph_in_its_environment(stubs: Stubs, tmp_path: Path) -> None:
+    python = str(stubs.write("python", RECORDER))
+    given = {"run": ("train.py",), "env": {"A": "b", "DATA": "in {graph}"}, "cache": "/scratch/{host}", "python": python}
+    code, output = stubs.run(script(job(out=str(tmp_path / "run"), trainers=2, **given), Options()))
+    assert (code, output) == (0, "halohop: done\n")
+    for rank, host in enumerate(("n1", "n1", "n2", "n2")):
+        found = environment(stubs, f"{rank}-{host}")
+        assert found["A"] == "b"
+        assert found["DATA"].startswith(f"in /scratch/{host}/parts-")
+    stubs.write("python", f"{RECORDER}if [[ $3 == serve ]]; then exec sleep 60; fi\n")
+    stubs.run(script(job(out=str(tmp_path / "run"), servers=Servers(port=5600), **given), Options()))
+    assert [environment(stubs, name)["DATA"] for name in ("0-n1", "1-n2")] == ["in n1:5600,n2:5600"] * 2
+
+
 SERVERS = """#!/bin/bash
 printf '%s\\n' "$*" > "$STUBS/argv-$SLURMD_NODENAME-${RANK-server-$SLURM_PROCID}"
 if [[ $3 == serve ]]; then exec sleep 60; fi

@@ -12,7 +12,7 @@ from halohop.launch.jobs.slurm.words import directive, quoted, word
 from halohop.launch.terminal.wording import counted
 from halohop.store.share import spelled
 
-_RUN = 'env "${environment[@]}" "$python"'
+_RUN = 'env "${environment[@]}"'
 _ROLES = {
     "fetch": "Brings its partitions to a host.",
     "server": "Holds a share of the graph.",
@@ -99,7 +99,6 @@ def _names(made: Plan) -> list[str]:
     secret, check = "$(od -An -N32 -tx1 /dev/urandom | tr -d ' \\n')", []
     if job.token_file is not None:
         secret, check = f"$(< {quoted(job.token_file)})", [pieces.TOKEN.format(file=quoted(job.token_file))]
-    (env,) = {tuple(process.env.items()) for process in made.processes}
     lines = [
         'mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")',
         f'export MASTER_ADDR="${{hosts[0]}}" MASTER_PORT={job.master_port} PYTHONUNBUFFERED=1',
@@ -107,7 +106,7 @@ def _names(made: Plan) -> list[str]:
         f"HALOHOP_TOKEN={secret}",
         "export HALOHOP_TOKEN",
         f"python={quoted(job.python)}",
-        *array("environment", [quoted(f"{name}={value}") for name, value in env]),
+        *array("environment", [quoted(text) for text in _environment(made)]),
         f"out={quoted(job.out)}",
         'logs="$out/logs" ends="$out/logs/ends-$SLURM_JOB_ID"',
     ]
@@ -125,10 +124,28 @@ def _roles(made: Plan) -> dict[str, Role]:
         "trainer": [(process, process.argv) for process in made.trainers],
     }
     return {
-        name: role(name, [argv for _, argv in group], [names_of(process, made) for process, _ in group])
+        name: _role(name, [(process, argv, names_of(process, made)) for process, argv in group], _environment(made))
         for name, group in groups.items()
         if group
     }
+
+
+def _role(name: str, group: Sequence[tuple[Process, Sequence[str], dict[str, str]]], same: Sequence[str]) -> Role:
+    """A role's own values of the environment, without what is the `same` for all processes, its interpreter and its words."""
+    names = [known for _, _, known in group]
+    own = role(f"{name}_env", [_assigned(process, same) for process, _, _ in group], names)
+    main = role(name, [argv for _, argv, _ in group], names)
+    return Role(words=(*own.words, '"$python"', *main.words), arrays={**own.arrays, **main.arrays})
+
+
+def _assigned(process: Process, without: Sequence[str] = ()) -> list[str]:
+    return [text for name, value in process.env.items() if (text := f"{name}={value}") not in without]
+
+
+def _environment(made: Plan) -> list[str]:
+    """The environment that all processes have, whatever their hosts are."""
+    first, *others = [_assigned(process) for process in made.processes]
+    return [text for text in first if all(text in each for each in others) and not any(host in text for host in made.hosts)]
 
 
 def _copied(made: Plan) -> list[tuple[Process, Data]]:
