@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from halohop.launch.jobs.job import Job
 from halohop.launch.jobs.plan import Data, Plan, Process, data_of, plan, resumes_itself
 from halohop.launch.jobs.slurm import pieces
-from halohop.launch.jobs.slurm.commands import Role, array, folded, markers, names_of, role
+from halohop.launch.jobs.slurm.commands import Role, array, folded, markers, names_of, names_of_all, port_markers, role
 from halohop.launch.jobs.slurm.options import Options
 from halohop.launch.jobs.slurm.words import directive, quoted, word
 from halohop.launch.terminal.wording import counted
@@ -40,9 +40,13 @@ def script(job: Job, options: Options) -> str:
     Raises:
         InputError: a value that sbatch or bash cannot read, or more replicas than servers.
     """
-    made = plan(job, markers(job.num_hosts))
+    hosts, servers = markers(job.num_hosts), job.servers
+    chosen = servers is not None and not servers.port
+    free = port_markers(servers.count or len(servers.shares) or 1) if servers is not None and chosen else ()
+    made = plan(job, hosts, ports=dict.fromkeys(hosts, free) if chosen else None)
     roles = _roles(made)
     variables = ["hosts", "python", "environment", "out", "logs", "ends"]
+    variables += ["port"] if chosen else []
     variables += [*(["addresses", "graph"] if made.servers else ()), *(["resume"] if resumes_itself(job) else ())]
     arrays = {name: elements for found in roles.values() for name, elements in found.arrays.items()}
     text = [
@@ -95,13 +99,15 @@ def _settings(options: Options) -> str:
 
 def _names(made: Plan) -> list[str]:
     """The variables of the script."""
-    job, hosts = made.job, {host: f'"${{hosts[{number}]}}"' for number, host in enumerate(made.hosts)}
+    job, known = made.job, names_of_all(made)
+    chosen = not job.master_port or (job.servers is not None and not job.servers.port)
     secret, check = "$(od -An -N32 -tx1 /dev/urandom | tr -d ' \\n')", []
     if job.token_file is not None:
         secret, check = f"$(< {quoted(job.token_file)})", [pieces.TOKEN.format(file=quoted(job.token_file))]
     lines = [
         'mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")',
-        f'export MASTER_ADDR="${{hosts[0]}}" MASTER_PORT={job.master_port} PYTHONUNBUFFERED=1',
+        *([pieces.PORT] if chosen else ()),
+        f'export MASTER_ADDR="${{hosts[0]}}" MASTER_PORT={job.master_port or "$port"} PYTHONUNBUFFERED=1',
         *check,
         f"HALOHOP_TOKEN={secret}",
         "export HALOHOP_TOKEN",
@@ -111,7 +117,7 @@ def _names(made: Plan) -> list[str]:
         'logs="$out/logs" ends="$out/logs/ends-$SLURM_JOB_ID"',
     ]
     if made.servers:
-        lines += array("addresses", [word(server.address, hosts) for server in made.servers])
+        lines += array("addresses", [word(server.address, known) for server in made.servers])
         lines.append('graph=$(IFS=,; echo "${addresses[*]}")')
     return lines
 
@@ -170,6 +176,7 @@ def _function(name: str, found: Role, made: Plan) -> str:
     lines += ['  local address="${addresses[k]}"'] if found.uses("address") else []
     if name == "trainer":
         lines += [*(f"  export {each}" for each in _RANK), f"  export LOCAL_WORLD_SIZE={made.job.trainers}"]
+        lines += [pieces.GLOO] if made.job.run else []  # `halohop train` finds it itself
         words += ['"${resume[@]}"'] if resumes_itself(made.job) else []
     return "\n".join([*lines, *folded([f"  process {_NAMES[name]} {_RUN}", *words], indent="    ", end=" \\"), "}"])
 
