@@ -75,7 +75,6 @@ DOORS: dict[str, tuple[str, ...]] = {
     "typer": ("launch/*",),
     "rich": ("launch/*",),
     "yaml": ("launch/*",),
-    "matplotlib": ("launch/*",),
 }
 
 NEVER = {
