@@ -60,7 +60,6 @@ EXTRAS = {
     "metis": "cmeel",
     "kaminpar": "kaminpar",
     "io": "pyarrow",
-    "plot": "matplotlib",
     "yaml": "yaml",
     "metrics": "prometheus_client",
     "tls": "cryptography",

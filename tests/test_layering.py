@@ -27,6 +27,7 @@ LAYERS = (
         "telemetry",
         "leased",
         "uninterrupted",
+        "attempts",
         "files",
         "process_group",
     ),
@@ -64,7 +65,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "triton": ("ops/gpu_*.py",),
     "torch_geometric": ("pyg/*", "nn/*", "samplers/*", "datasets/pyg_*.py", "recipes/*", "dgl/*", "glt/*"),
     "dgl": ("dgl/interop.py",),
-    "torch.distributed": ("optim/*", "process_group.py", "collectives.py", "net/*", "launch/*", "testing/*"),
+    "torch.distributed": ("attempts.py", "optim/*", "process_group.py", "collectives.py", "net/*", "launch/*", "testing/*"),
     "cryptography": ("transport/tls.py",),
     "prometheus_client": ("loading/metrics.py",),
     "filelock": ("ops/cpu_kept.py", "ops/warmup.py"),
@@ -75,7 +76,6 @@ DOORS: dict[str, tuple[str, ...]] = {
     "typer": ("launch/*",),
     "rich": ("launch/*",),
     "yaml": ("launch/*",),
-    "matplotlib": ("launch/*",),
 }
 
 NEVER = {

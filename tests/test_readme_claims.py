@@ -62,6 +62,16 @@ def test_extras_are_those_of_the_package() -> None:
     assert set(every) == named - left_out - {"all"}
 
 
+@pytest.mark.parametrize("extra", re.findall(r"\w+", PROJECT["optional-dependencies"]["all"][0].partition("[")[2]))
+def test_everybody_gets_only_extras_that_are_used(extra: str) -> None:
+    """An import of one of its packages, or the name of a package whose library is loaded."""
+    modules = {"pyyaml": "yaml", "cmeel_metis": "cmeel-metis"}
+    needed = [re.split(r"[>=;\[]", each)[0].replace("-", "_") for each in PROJECT["optional-dependencies"][extra]]
+    names = "|".join(modules.get(each, each) for each in needed)
+    used = re.compile(rf'^\s*(?:import|from) (?:{names})\b|"(?:{names})"', re.MULTILINE)
+    assert any(used.search(file.read_text()) for file in (ROOT / "src/halohop").rglob("*.py"))
+
+
 def test_old_names_of_extras_work_and_are_named_nowhere() -> None:
     extras = PROJECT["optional-dependencies"]
     assert {old: extras[old] for old in OLD_EXTRAS} == {old: [f"halohop[{new}]"] for old, new in OLD_EXTRAS.items()}

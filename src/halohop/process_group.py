@@ -12,6 +12,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
+from halohop.attempts import name_meeting, shares_store_of_agent
 from halohop.errors import ClusterError, InputError
 from halohop.interfaces import GLOO_INTERFACE, interface_towards
 from halohop.world import World
@@ -107,8 +108,15 @@ def _check_group(world: World, device: torch.device) -> None:
 
 def _join(world: World, device: torch.device, deadline_s: float) -> None:
     def join() -> None:
+        store = None
+        if shares_store_of_agent():  # where torch would find addresses of dead ranks
+            place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+            board = dist.TCPStore(*place, is_master=False, timeout=timedelta(seconds=deadline_s))
+            name = name_meeting(board, "halohop-group", rank=world.rank, size=world.size, deadline=deadline_s)
+            store = dist.PrefixStore(name, board)
         dist.init_process_group(
             "nccl" if device.type == "cuda" else "gloo",
+            store=store,
             rank=world.rank,
             world_size=world.size,
             timeout=timedelta(seconds=deadline_s),

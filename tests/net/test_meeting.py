@@ -10,6 +10,7 @@ import pytest
 import torch.distributed as dist
 
 import halohop
+from halohop import attempts
 from halohop.errors import ClusterError, InputError
 from halohop.net import rendezvous
 from halohop.net.board import join_board
@@ -100,25 +101,30 @@ def test_ranks_with_different_world_sizes_are_refused():
             futures[1].result(timeout=60)
 
 
+def set_process(monkeypatch, name):
+    for module in (attempts, rendezvous):
+        monkeypatch.setattr(module, "this_process", name)
+
+
 def test_two_processes_with_one_rank_are_refused(monkeypatch):
     board = dist.HashStore()
     other = f"{os.getppid()}-{Path(f'/proc/{os.getppid()}/stat').read_text().rpartition(')')[2].split()[19]}"
-    mine = rendezvous._this_process()
-    monkeypatch.setattr(rendezvous, "_this_process", lambda: other)
+    mine = rendezvous.this_process()
+    set_process(monkeypatch, lambda: other)
     with pytest.raises(ClusterError, match="rank 1 did not come"):
         Rendezvous(board, World(rank=0, size=2), deadline=0.2).find_hosts(())
-    monkeypatch.setattr(rendezvous, "_this_process", lambda: mine)
+    set_process(monkeypatch, lambda: mine)
     with pytest.raises(ClusterError, match="two processes are rank 0 of 2; give each process a rank of its own"):
         Rendezvous(board, World(rank=0, size=2), deadline=0.2).find_hosts(())
 
 
 def test_one_that_takes_the_place_of_a_killed_rank_is_let_in(monkeypatch):
     board = dist.HashStore()
-    mine = rendezvous._this_process()
-    monkeypatch.setattr(rendezvous, "_this_process", lambda: "1-0")  # no process that runs
+    mine = rendezvous.this_process()
+    set_process(monkeypatch, lambda: "1-0")  # no process that runs
     with pytest.raises(ClusterError, match="rank 1 did not come"):
         Rendezvous(board, World(rank=0, size=2), deadline=0.2).find_hosts(())
-    monkeypatch.setattr(rendezvous, "_this_process", lambda: mine)
+    set_process(monkeypatch, lambda: mine)
     with ThreadPoolExecutor(2) as pool:
         worlds = pool.map(lambda rank: Rendezvous(board, World(rank=rank, size=2), deadline=20).find_hosts(()), range(2))
         assert [world.local_rank for world in worlds] == [0, 1]

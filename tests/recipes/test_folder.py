@@ -1,5 +1,6 @@
 """The folder of a run: none is lost by accident, and two runs do not write to one."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from halohop.errors import CorruptDatasetError, InputError, WriteError
-from halohop.recipes.config import TrainConfig
+from halohop.recipes.config import TrainConfig, to_dict
 from halohop.recipes.events import EventLog
 from halohop.recipes.folder import check_run
 from halohop.recipes.train import train
@@ -76,3 +77,88 @@ def test_a_log_on_a_full_disk_and_one_that_is_damaged(tmp_path: Path, no_more_th
     (tmp_path / "metrics.jsonl").write_bytes(b"[" * 200_000 + b"\n")
     with log(tmp_path) as damaged, pytest.raises(CorruptDatasetError, match=r"metrics\.jsonl cannot be read as JSON"):
         damaged.go_on(300_000)
+
+
+def started(config: TrainConfig, *events: str, ranks: int = 2) -> TrainConfig:
+    """Leaves the log of such a run in its folder."""
+    Path(config.out).mkdir(parents=True)
+    start = {"event": "start", "config": to_dict(replace(config, resume=False)), "ranks": ranks}
+    lines = [json.dumps(each) + "\n" for each in (start, *({"event": event} for event in events))]
+    Path(config.out, "metrics.jsonl").write_text("".join(lines))
+    return config
+
+
+@pytest.fixture
+def auto(tmp_path: Path) -> TrainConfig:
+    return TrainConfig(parts="parts", out=str(tmp_path / "run"), resume="auto")
+
+
+def test_auto_starts_what_has_not_started(auto: TrainConfig) -> None:
+    assert check_run(auto, 2) is False
+    started(auto)
+    assert check_run(auto, 2) is False
+    Path(auto.out, "tables").mkdir()  # vectors are saved before the state that names them
+    Path(auto.out, "checkpoint").mkdir()
+    assert check_run(auto, 2) is False
+    log = Path(auto.out, "metrics.jsonl")
+    log.write_bytes(log.read_bytes()[:20])
+    assert check_run(auto, 2) is False
+
+
+def test_auto_resumes_a_run_with_a_state(auto: TrainConfig) -> None:
+    started(auto, "epoch", "end")
+    Path(auto.out, "resume.pt").touch()
+    for config in (auto, replace(auto, overwrite=True), replace(auto, parts="elsewhere", epochs=99, cache=None)):
+        assert check_run(config, 2) is True
+    Path(auto.out, "metrics.jsonl").write_bytes(b"")  # the crash of a machine may take it along
+    assert check_run(auto, 2) is True
+
+
+@pytest.mark.parametrize("state", [True, False])
+@pytest.mark.parametrize(
+    ("change", "ranks", "message"),
+    [
+        ({"model": "gcn"}, 2, r"model='gcn', but the run in .*run has model='auto', so it is another run; use its settings"),
+        ({"fanout": (5, 4)}, 2, r"fanout=\[5, 4\], but the run in .* has fanout=\[15, 10\]"),
+        ({}, 3, r"the run in .*run has 2 trainers, and here are 3, so it is another run; .*another folder.*overwrite=True"),
+    ],
+)
+def test_auto_refuses_another_run_by_name(
+    auto: TrainConfig, state: bool, change: dict[str, Any], ranks: int, message: str
+) -> None:
+    started(auto)
+    if state:
+        Path(auto.out, "resume.pt").touch()
+    with pytest.raises(InputError, match=message):
+        check_run(replace(auto, **change), ranks)
+    assert check_run(replace(auto, **change, overwrite=True), ranks) is False
+
+
+def test_auto_refuses_what_it_cannot_resume_and_would_lose(auto: TrainConfig) -> None:
+    started(auto, "epoch", "end")
+    with pytest.raises(
+        InputError, match=r"run holds a run without resume\.pt to resume from, whose metrics\.jsonl would be lost"
+    ):
+        check_run(auto, 2)
+    started(replace(auto, out=f"{auto.out}2"))
+    model = Path(f"{auto.out}2", "checkpoint", "model.pt")
+    model.parent.mkdir()
+    model.touch()
+    with pytest.raises(InputError, match="would be lost"):
+        check_run(replace(auto, out=f"{auto.out}2"), 2)
+    Path(f"{auto.out}2", "metrics.jsonl").unlink()
+    with pytest.raises(InputError, match="whose checkpoint would be lost; choose another folder, or start again"):
+        check_run(replace(auto, out=f"{auto.out}2"), 2)
+    assert check_run(replace(auto, out=f"{auto.out}2", overwrite=True), 2) is False
+
+
+def test_a_run_that_overwrites_says_whose_log_it_is_last(tmp_path: Path) -> None:
+    """Killed while it removes the other run, it leaves a log of that run, not one without a run next to its state."""
+    (tmp_path / "metrics.jsonl").write_text("of another run\n")
+
+    def killed() -> None:
+        raise KilledError
+
+    with log(tmp_path) as begun, pytest.raises(KilledError):
+        begun.begin(killed)
+    assert (tmp_path / "metrics.jsonl").read_text() == "of another run\n"

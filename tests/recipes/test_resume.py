@@ -165,6 +165,21 @@ def test_more_epochs_and_a_finished_run(tiny_parts: str, tmp_path: Path) -> None
     assert lasting(run(longer)) == lasting(whole)  # nothing is left but the test
 
 
+def test_the_same_command_starts_and_resumes(tiny_parts: str, tmp_path: Path) -> None:
+    whole = run(config_for(tiny_parts, tmp_path / "whole", epochs=3))
+    auto = config_for(tiny_parts, tmp_path / "run", epochs=3, resume="auto")
+    run(auto, until=(2, 3))
+    assert lasting(run(auto)) == lasting(whole)
+    finished = (tmp_path / "run/resume.pt").read_bytes()
+    assert lasting(run(auto)) == lasting(whole)
+    assert (tmp_path / "run/resume.pt").read_bytes() == finished
+    assert_same_weights(tmp_path / "whole", tmp_path / "run")
+    halohop.partition(synthetic("small"), tmp_path / "parts", num_parts=1, method="random")
+    with pytest.raises((InputError, CorruptDatasetError), match="not the graph of"):
+        run(replace(auto, parts=str(tmp_path / "parts")))
+    assert written(tmp_path / "run")[-1]["event"] == "end"
+
+
 def test_patience_goes_on_counting(tiny_parts: str, tmp_path: Path) -> None:
     config = config_for(tiny_parts, tmp_path / "whole", epochs=50, lr=1e-12, patience=3, batch_size=600)
     whole = run(config)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from halohop import __version__
+from halohop.errors import InputError
 from halohop.files.urls import is_url, masked
 from halohop.launch.commands import copy as copy_command
 from halohop.launch.commands import export as export_command
@@ -24,10 +25,11 @@ from halohop.launch.commands.partition import BuildOptions
 from halohop.launch.options import dgl, parsing, shared
 from halohop.launch.options.fields import field_option, from_fields
 from halohop.launch.options.shared import EVALUATION, LINKS, MODEL, PLACE, TRAINING
+from halohop.launch.options.spec import AUTO
 from halohop.launch.terminal import logs
 from halohop.launch.terminal.console import Console, echo
 from halohop.launch.terminal.group import Command, Commands, is_alone
-from halohop.recipes.config import InferConfig, TrainConfig
+from halohop.recipes.config import InferConfig, Resume, TrainConfig
 
 app = typer.Typer(
     name="halohop",
@@ -114,7 +116,7 @@ def train(
             callback=parsing.read_run_option,
             is_eager=True,
             show_default=False,
-            help="Continue the run in this folder or URL, with its options.",
+            help="Continue the run in this folder or URL, with its options. auto continues this run in --out, or starts it.",
             rich_help_panel=PLACE,
         ),
     ] = None,
@@ -154,6 +156,8 @@ def train(
 
     $ halohop train --resume runs/first
 
+    $ halohop train parts --out runs/first --resume auto
+
     $ torchrun --nproc-per-node 4 -m halohop train parts --out runs/first
     """
     from halohop.launch.processes.forking import fork_server
@@ -166,16 +170,20 @@ def train(
     from halohop.store.afar.staging import Stage
     from halohop.world import World
 
-    folder = resume or out or f"runs/{datetime.now():%Y%m%d-%H%M%S}"
+    auto = resume == AUTO
+    if auto and out is None:
+        raise InputError("--resume auto needs the folder of the run; give --out")
+    folder = (None if auto else resume) or out or f"runs/{datetime.now():%Y%m%d-%H%M%S}"
+    resumes: Resume = "auto" if auto else resume is not None
     source = SourceOptions(num_parts=nodes, method=method, undirected=undirected, normalize=normalize)
     place, world = Stage.of(stage, stage_bytes), World.detect()
     with (
         fork_server(alone=is_alone(context)) as start,
         parts_here(parts, place, console=logs.people(), world=world) as found,
     ):
-        here, copy_to = run_here(folder, place, resume=resume is not None, rank=world.rank)
+        here, copy_to = run_here(folder, place, resume=resumes, rank=world.rank)
         outcome = runs.train(
-            TrainConfig(parts=found, out=here, copy_to=copy_to, resume=resume is not None, **settings),
+            TrainConfig(parts=found, out=here, copy_to=copy_to, resume=resumes, **settings),
             source,
             nodes=nodes,
             trainers=trainers,

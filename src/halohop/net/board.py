@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import torch.distributed as dist
 
+from halohop.attempts import Board
 from halohop.errors import ClusterError
-from halohop.net.rendezvous import Board
 from halohop.transport.addresses import joined, parsed_peer
 
 

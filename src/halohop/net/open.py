@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from halohop.attempts import Board
 from halohop.cluster.device import DeviceOptions, Mode
 from halohop.cluster.graph import Graph, GraphReference, local_graph
 from halohop.cluster.holding import Holding
@@ -20,7 +21,7 @@ from halohop.net.interfaces import is_loopback, own_address
 from halohop.net.joining import Meeting, joined
 from halohop.net.ownership import owners
 from halohop.net.partitions import all_records
-from halohop.net.rendezvous import Board, Rendezvous
+from halohop.net.rendezvous import Rendezvous
 from halohop.net.servers import Servers
 from halohop.net.tables_here import OneHost
 from halohop.store.afar.staging import Stage, Staged, staged

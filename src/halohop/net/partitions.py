@@ -5,8 +5,9 @@ from datetime import timedelta
 import msgspec
 import torch.distributed as dist
 
+from halohop.attempts import Board
 from halohop.errors import ClusterError, InputError
-from halohop.net.rendezvous import Board, board_errors
+from halohop.net.rendezvous import board_errors
 from halohop.partitioning.slices.agreement import PartRecord, check_alike
 
 

@@ -13,11 +13,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 import torch.distributed as dist
 
+from halohop.attempts import Board, name_meeting, this_process
 from halohop.errors import ClusterError
 from halohop.linux import boot_id, namespace, start_time
 from halohop.store.given import other_columns
@@ -54,16 +55,6 @@ class RankCard:
     parts: tuple[int, ...]
 
 
-class Board(Protocol):
-    """The part of `torch.distributed.Store` that meeting needs."""
-
-    def set(self, key: str, value: str, /) -> None: ...
-    def get(self, key: str, /) -> bytes: ...
-    def check(self, keys: list[str], /) -> bool: ...
-    def add(self, key: str, amount: int, /) -> int: ...
-    def wait(self, keys: list[str], timeout: timedelta, /) -> None: ...
-
-
 class Rendezvous:
     """One meeting of all ranks of a world around one graph.
 
@@ -81,12 +72,8 @@ class Rendezvous:
         self.board = board
         self._world = world
         self._deadline = timedelta(seconds=deadline)
-        # The how-manyth graph this process opens: all ranks open their graphs in the same order, so the numbers agree. A process
-        # that takes the place of one that was killed counts anew, so it comes to the meetings of that one.
-        restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         with board_errors(board):
-            meeting = board.add(f"halohop/{restart}/opened/{world.rank}/{_this_process()}", 1)
-        self.prefix = f"halohop/{restart}/{meeting}"
+            self.prefix = name_meeting(board, "halohop", rank=world.rank, size=world.size, deadline=deadline)
 
     def announce(self, card: HostCard) -> None:
         """Announces this host to the others; called once per host, and again by a process that takes its place."""
@@ -119,7 +106,7 @@ class Rendezvous:
         Raises:
             ClusterError: a rank did not come in time, believes in another number of ranks, or is there twice.
         """
-        mine = RankCard(size=self._world.size, machine=_this_machine(), process=_this_process(), parts=parts)
+        mine = RankCard(size=self._world.size, machine=_this_machine(), process=this_process(), parts=parts)
         key = f"{self.prefix}/rank/{self._world.rank}"
         twice = f"two processes are rank {self._world.rank} of {mine.size}; give each process a rank of its own"
         with board_errors(self.board):
@@ -233,13 +220,8 @@ def board_errors(board: Board) -> Iterator[None]:
         ) from error
 
 
-def _this_process() -> str:
-    """Not the number alone: in containers that is often the same after a restart."""
-    return f"{os.getpid()}-{start_time('self')}"
-
-
 def _is_running(process: str) -> bool:
-    """Whether a process of this machine, as `_this_process` named it, has not ended."""
+    """Whether a process of this machine, as `this_process` named it, has not ended."""
     number, _, started = process.partition("-")
     return bool(started) and start_time(number) == started
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from halohop import ops
+from halohop.attempts import Board
 from halohop.cluster.graph import Graph
 from halohop.cluster.holding import Holding
 from halohop.cluster.in_memory import InMemory, OwnParts
@@ -20,7 +21,6 @@ from halohop.net.interfaces import own_address, reached_as
 from halohop.net.messages import server_codec
 from halohop.net.partitions import all_records
 from halohop.net.periodic import PeriodicThread
-from halohop.net.rendezvous import Board
 from halohop.net.seed_files import SeedFiles, Splits
 from halohop.net.servers import Servers
 from halohop.net.service import Keeping, Service

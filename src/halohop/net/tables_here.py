@@ -7,12 +7,13 @@ from datetime import timedelta
 
 import msgspec
 
+from halohop.attempts import Board
 from halohop.cluster.holding import Holding
 from halohop.cluster.tables.owners import TableOwners, holder_here
 from halohop.errors import ClusterError
 from halohop.net.directory import PeerDirectory
 from halohop.net.finders import Listed
-from halohop.net.rendezvous import Board, HostCard, Rendezvous, board_errors
+from halohop.net.rendezvous import HostCard, Rendezvous, board_errors
 from halohop.net.serve import Server
 from halohop.net.servers import Servers
 from halohop.net.service import Keeping

@@ -48,7 +48,7 @@ def check_fields(config: Any) -> None:
         if value is None and NoneType in members:
             continue
         for member in members:
-            if get_origin(member) is Literal and value not in get_args(member):
+            if get_origin(member) is Literal and value not in get_args(member) and type(value) not in members:
                 raise InputError(f"{name}={value!r} is none of {', '.join(get_args(member))}")
             for limit in getattr(member, "__metadata__", ()) if not isinstance(value, str) else ():
                 if limit.ge is not None and not value >= limit.ge:

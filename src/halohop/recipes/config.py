@@ -32,6 +32,7 @@ Sampling = Literal["servers", "client"]
 EmbedOptimizer = Literal["adam", "adagrad", "rowwise-adagrad", "sgd"]
 Locality = Literal["none", "blocks", "owner"]
 GraphMode = Literal["cpu", "zero_copy", "cuda"]
+Resume = bool | Literal["auto"]
 ResultForm = Literal["npy", "parquet"]
 Config = TypeVar("Config", "TrainConfig", "InferConfig")
 
@@ -87,17 +88,17 @@ class TrainConfig:
         eval_batch_size: Nodes per step and trainer. Details: for validation and test.
         patience: Stop after N validations without a better result. 0 never stops early.
         workers: Loader threads per trainer. None: its share of the cores. Details: at most four.
-        backlog_bytes: Memory per trainer for prefetched batches, such as 512MB. None: 1/16 of its memory, up to 4GiB. Details: in
-            bytes, see `halohop.memory.spare_bytes`.
-        cache: Memory per process for cached rows of other hosts, such as 512MB; or auto, or none. Details: None is none. See
+        backlog_bytes: Memory per trainer for prefetched batches, such as 512MiB. None: 1/16 of its memory, up to 4GiB. Details:
+            in bytes, see `halohop.memory.spare_bytes`.
+        cache: Memory per process for cached rows of other hosts, such as 512MiB; or auto, or none. Details: None is none. See
             `halohop.open`.
-        memory: Memory of this host for mapped partitions, such as 16GB. Columns that do not fit are read from disk. None: half of
-            the free memory. Details: in bytes, see `halohop.open`.
-        hot_memory: Memory per process for copies of the hottest rows on disk, such as 2GB. None: none. Details: in bytes.
+        memory: Memory of this host for mapped partitions, such as 16GiB. Columns that do not fit are read from disk. None: half
+            of the free memory. Details: in bytes, see `halohop.open`.
+        hot_memory: Memory per process for copies of the hottest rows on disk, such as 2GiB. None: none. Details: in bytes.
         device: cpu, cuda, cuda:N, or auto: a GPU if there is one.
         mode: Make batches on the GPU. Sample on the CPU, or on the GPU with the graph in host memory (zero_copy) or in GPU memory
             (cuda). None: batches on the CPU. Details: see `halohop.open`.
-        feature_cache: GPU memory for the hottest feature rows, such as 4GB. None: none. Details: see `halohop.open`.
+        feature_cache: GPU memory for the hottest feature rows, such as 4GiB. None: none. Details: see `halohop.open`.
         amp: Train with automatic mixed precision in bfloat16. Details: losses are computed in bfloat16 where that is exact enough
             (`torch.autocast`). Weights stay float32.
         compile: Use `torch.compile` on training steps. Batches are padded. Details: they are padded to one shape, see
@@ -108,6 +109,7 @@ class TrainConfig:
         metrics: Address for Prometheus and `halohop top`. Trainer K of a host uses PORT + K. None: none; HOST is 127.0.0.1.
         resume: Continue the run in `out` from the last state that it saved. Details: the result is as if the run had not been
             interrupted. The number of trainers, and what decides the batches, must be the same (see `halohop.recipes.resume`).
+            "auto" starts the run if `out` has nothing of it, and refuses another run (see `halohop.recipes.folder`).
         token_file: File with the shared secret. None: HALOHOP_TOKEN in the environment.
         encrypt: Encrypt connections. All processes need it, or HALOHOP_ENCRYPT=1.
         overwrite: Delete the run that is in the folder, and start again.
@@ -167,7 +169,7 @@ class TrainConfig:
     sampling: Sampling = "servers"
     save_every: Natural = 0
     metrics: str | None = None
-    resume: bool = False
+    resume: Resume = False
     token_file: str | None = None
     encrypt: bool = False
     overwrite: bool = False

@@ -43,8 +43,8 @@ class EventLog:
         self._on_event = on_event
         self._file: IO[bytes] | None = None
 
-    def begin(self) -> None:
-        """Opens a new file.
+    def begin(self, clear: Callable[[], None] = lambda: None) -> None:
+        """Opens a new file. `clear` removes what else another run left, before the log that says whose it is.
 
         Raises:
             InputError: another run is writing it.
@@ -52,6 +52,7 @@ class EventLog:
         """
         if self._writes:
             self._file = self._open()
+            clear()
             with writing(self._path):
                 self._file.truncate(0)
 

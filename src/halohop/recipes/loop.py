@@ -89,9 +89,7 @@ class Run:
         if self.saved is not None:
             self._resume(self.saved)
         else:
-            self.emit.begin()
-            if self.world.rank == 0:
-                clear_run(self.config)
+            self.emit.begin(lambda: clear_run(self.config))
             self._announce()
             self._save(self.progress)
         while self.progress.epoch < self.config.epochs and not 0 < self.config.patience <= self.progress.stale:

@@ -18,21 +18,13 @@ from halohop.errors import CorruptDatasetError, InputError, VersionMismatchError
 from halohop.files import read_sealed, sealed_file, writing
 from halohop.recipes.checkpoint import tensors_of
 from halohop.recipes.config import to_dict
+from halohop.recipes.folder import find_change
 from halohop.recipes.names import CHECKPOINT, STATE
 from halohop.recipes.task import Loader, Score, Setting
 from halohop.recipes.vector_files import VectorFiles, forget_vectors
 from halohop.recipes.vector_tables import VectorTables
 
 FORMAT = 3
-
-MAY_CHANGE = frozenset(
-    (
-        *("parts", "sampling", "token_file", "encrypt", "workers", "backlog_bytes", "device", "deadline_s"),
-        *("cache", "memory", "hot_memory", "mode", "feature_cache", "compile"),
-        *("out", "copy_to", "overwrite", "resume", "log_every", "save_every", "epochs", "patience", "metrics"),
-    )
-)
-"""What another run may choose for itself: none of it changes a batch, or what is learned from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,12 +181,12 @@ class Keeper:
                 f"{self._path} was saved by {state['ranks']} trainers, here are {self._world.size}: each step would have other "
                 f"batches; resume with {state['ranks']}, on as many hosts as you like"
             )
-        for name, value in to_dict(self._config).items():
-            if name not in MAY_CHANGE and _plain(state["config"].get(name, value)) != _plain(value):
-                raise InputError(
-                    f"{name}={value!r}, but the run in {self._path.parent} has {name}={state['config'][name]!r}, "
-                    "and would be another one with this; leave it out, or begin a new run in another folder"
-                )
+        if (name := find_change(self._config, state["config"])) is not None:
+            raise InputError(
+                f"{name}={to_dict(self._config)[name]!r}, but the run in {self._path.parent} has "
+                f"{name}={state['config'][name]!r}, and would be another one with this; leave it out, or begin a new run in "
+                "another folder"
+            )
         if state["graph"] != self._graph:
             raise InputError(f"{self._config.parts} is not the graph of {self._path}: {self._graph} now, {state['graph']} then")
 
@@ -208,8 +200,3 @@ class Keeper:
         torch.set_rng_state(states[0])
         if self._device.type == "cuda" and len(states) > 1:
             torch.cuda.set_rng_state(states[1], self._device)
-
-
-def _plain(value: Any) -> Any:
-    """Lists and tuples of the same are the same."""
-    return list(value) if isinstance(value, tuple) else value

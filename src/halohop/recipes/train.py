@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 
 import halohop
 from halohop import World
-from halohop.collectives import world_of
+from halohop.collectives import from_rank_0, world_of
 from halohop.recipes.compiling import check_compiler
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.events import Event, EventLog
@@ -46,8 +47,7 @@ def train(
         TransportError, ClusterError: another host or trainer is gone; names it.
     """
     world = world_of(world)
-    if world.rank == 0:
-        check_run(config)
+    resumes = world.rank == 0 and check_run(config, world.size)
     device = choose_device(config.device, world)
     if config.compile:
         check_compiler(device)
@@ -55,6 +55,8 @@ def train(
         shared_graph(config, world=world, device=device) as graph,
         EventLog(config.out, world, on_event) as emit,
     ):
+        if config.resume == "auto":  # rank 0 has looked before anybody writes
+            config = replace(config, resume=from_rank_0(bytes([resumes]), device, world) == b"\1")
         setting = Setting(config=config, graph=graph, world=world, device=device)
         with answering_sigterm() if stoppable else nullcontext(never) as asked:
             return _trained(setting, emit, asked)

@@ -42,7 +42,7 @@ def test_it_says_what_it_will_take_and_writes_nothing(tmp_path: Path, measured: 
     assert result.exit_code == 0, result.output
     for words in (
         "1,000,000 nodes, 50,000,000 edges, 8 partitions",
-        "of 800 MB",
+        "of 763 MiB",
         "and meanwhile",
         "lists are sorted",
         "together",

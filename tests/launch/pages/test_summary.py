@@ -115,7 +115,7 @@ def test_leftovers_are_listed_with_the_command_that_removes_them(tiny_parts: Pat
     build.write_bytes(bytes(5))
     assert summarize(tmp_path / "parts")["leftovers"] == {str(left): 3_000_000, str(build): 5}
     text = text_of(tmp_path / "parts", width=1000)
-    assert f"{left} takes 3 MB: left by a writer that was stopped; if none writes it, rm -r {left}" in text
+    assert f"{left} takes 2.86 MiB: left by a writer that was stopped; if none writes it, rm -r {left}" in text
 
 
 def test_progress_is_told_to_the_end(tiny_parts: Path) -> None:

@@ -178,3 +178,37 @@ def test_a_url_needs_a_stage(command: list[str], tmp_path: Path, monkeypatch: py
         "error: s3://ann:***@bucket/parts is fetched before it is read; say into which folder: --stage FOLDER\n"
     )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_auto_goes_on_at_a_url_and_in_a_folder(tiny_parts: Path, tmp_path: Path, as_rank: None, objects: dict[str, Any]) -> None:
+    line = ["train", str(tiny_parts), *SMALL, "--resume", "auto"]
+    for out in ("memory://bucket/auto", str(tmp_path / "auto")):
+        given = [*line, "--out", out, *(["--stage", str(tmp_path / "stage")] if "://" in out else [])]
+        run(*given, "--epochs", "1")
+        shutil.rmtree(tmp_path / "stage", ignore_errors=True)  # another host goes on
+        run(*given, "--epochs", "2")
+        kept = Path(out, OPTIONS).read_bytes() if "://" not in out else read(f"{out}/{OPTIONS}")
+        assert json.loads(kept)["epochs"] == 2
+        refused = CliRunner().invoke(app, [*given, "--hidden", "4"])
+        assert refused.exit_code == 2
+        assert "--hidden 4, but the run in" in refused.stderr
+        assert "has --hidden 8, so it is another run; use its settings, choose another folder, or" in refused.stderr
+        assert kept == (Path(out, OPTIONS).read_bytes() if "://" not in out else read(f"{out}/{OPTIONS}"))
+    without = CliRunner().invoke(app, line)
+    assert (without.exit_code, "--resume auto needs the folder of the run; give --out" in without.stderr) == (2, True)
+
+
+@pytest.mark.full  # it starts trainers
+def test_auto_takes_the_partitions_that_the_run_has_made_of_its_source(tmp_path: Path) -> None:
+    out = str(tmp_path / "run")
+    line = ["train", "synthetic:tiny", *SMALL, "--method", "random", "--epochs", "1", "--out", out, "--resume", "auto"]
+    run(*line)
+    made = Path(out, "parts", MANIFEST).stat().st_ino
+    run(*line)
+    assert Path(out, "parts", MANIFEST).stat().st_ino == made
+    run("train", "--resume", out)
+    run(*line)  # the source is still known
+    refused = CliRunner().invoke(app, [word.replace("synthetic:tiny", "synthetic:small") for word in line])
+    assert refused.exit_code == 2
+    assert "source synthetic:small, but the run in" in refused.stderr
+    assert Path(out, "parts", MANIFEST).stat().st_ino == made

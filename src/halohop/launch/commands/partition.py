@@ -38,7 +38,7 @@ class BuildOptions:
         edge_dir: Neighbors that can be sampled: sources of edges into a node, or destinations of edges out of it.
         feature_dtype: Store x and edge_attr as float16, bfloat16 or int8; other columns by name: feat=int8. None: as in SOURCE.
         weight_sums: Edge weights to store running sums of, for faster sampling. Costs a byte per edge.
-        memory: Memory limit of the build, such as 4GB. The rest is read and written in pieces. None: half of the free memory.
+        memory: Memory limit of the build, such as 4GiB. The rest is read and written in pieces. None: half of the free memory.
         worker: Share the work with all processes that have the same arguments, on any host.
         overwrite: Replace the partitioned graph in OUT.
         undirected: Add the missing reverse of each edge.
@@ -116,9 +116,9 @@ def partition(
 
     $ halohop partition 'dgl:products/graph.json' parts
 
-    $ halohop partition dataset/ogbn_products parts --parts 8 --memory 4GB
+    $ halohop partition dataset/ogbn_products parts --parts 8 --memory 4GiB
 
-    $ halohop partition dataset/ogbn_products parts --parts 8 --memory 4GB --plan
+    $ halohop partition dataset/ogbn_products parts --parts 8 --memory 4GiB --plan
 
     $ halohop partition synthetic:small parts --parts 4 --replica-ratio 0.1
 

@@ -11,7 +11,8 @@ from rich.text import Text
 
 from halohop.datasets.imports.named import import_owners, is_import
 from halohop.datasets.sizing import source_sizes, stored_sizes
-from halohop.launch.pages.summary import readable_bytes
+from halohop.launch.terminal.wording import format_seconds
+from halohop.memory import format_size
 from halohop.partitioning.assigners.assign import Method, chosen
 from halohop.partitioning.building.narrowing import parse_feature_dtype, stored_shares
 from halohop.partitioning.planning.budget import Budget
@@ -118,36 +119,22 @@ def rendered(sizes: GraphSizes, num_parts: int, found: Estimate, free: int) -> R
     table.add_column("pass")
     table.add_column("about", justify="right")
     for name, seconds in found.seconds.items():
-        table.add_row(_PASSES[name], readable_time(seconds))
-    table.add_row("together", readable_time(found.total_seconds), style="bold")
+        table.add_row(_PASSES[name], format_seconds(seconds))
+    table.add_row("together", format_seconds(found.total_seconds), style="bold")
     needed = found.disk_bytes + found.scratch_bytes
     lines = [
         Text(f"{sizes.num_nodes:,} nodes, {sizes.num_edges:,} edges, {num_parts} partitions"),
-        Text(f"memory: at most {readable_bytes(found.peak_bytes)}, of {readable_bytes(found.budget.bytes)} that it may take"),
+        Text(f"memory: at most {format_size(found.peak_bytes)}, of {format_size(found.budget.bytes)} that it may take"),
         Text(
-            f"disk: {readable_bytes(found.disk_bytes)} for the partitions"
-            + (f", and meanwhile {readable_bytes(found.scratch_bytes)} more" if found.scratch_bytes else "")
-            + f"; {readable_bytes(free)} are free"
+            f"disk: {format_size(found.disk_bytes)} for the partitions"
+            + (f", and meanwhile {format_size(found.scratch_bytes)} more" if found.scratch_bytes else "")
+            + f"; {format_size(free)} are free"
         ),
     ]
-    warnings = [f"{readable_bytes(needed - free)} of disk are missing"] if needed > free else []
+    warnings = [f"{format_size(needed - free)} of disk are missing"] if needed > free else []
     return Group(
         *lines,
         *(Text(warning, style="red") for warning in warnings),
         *(Text(note, style="yellow") for note in found.notes),
         table,
     )
-
-
-def readable_time(seconds: float) -> str:
-    """A time as people say it.
-
-    Example:
-        >>> [readable_time(seconds) for seconds in (0.2, 42, 400, 9000, 200000)]
-        ['1 s', '42 s', '7 min', '2.5 h', '2.3 days']
-    """
-    if seconds < 100:
-        return f"{max(round(seconds), 1)} s"
-    if seconds < 90 * 60:
-        return f"{round(seconds / 60)} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 36 * 3600 else f"{seconds / 86400:.1f} days"

@@ -28,7 +28,7 @@ class Copies:
 
     Args:
         replica_ratio: Remote nodes to copy, as a share of the nodes of a partition, such as 0.1.
-        replica_memory: Memory of each partition for copies, such as 4GB. Give this or `replica_ratio`.
+        replica_memory: Memory of each partition for copies, such as 4GiB. Give this or `replica_ratio`.
         fanout: Neighbors per hop in training.
         batch_size: Seeds per batch in training.
         split: Seeds of training: a split, or TYPE:SPLIT for several node types.

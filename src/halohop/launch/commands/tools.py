@@ -56,7 +56,7 @@ def top(
 
 def bench(
     name: Annotated[str, typer.Argument(metavar="NAME", help="sampling, gather or partitioned.")] = "sampling",
-    size: Annotated[str, typer.Option(metavar="NAME", help="Size: tiny, small, medium, or products (4 GB).")] = "medium",
+    size: Annotated[str, typer.Option(metavar="NAME", help="Size: tiny, small, medium, or products (4 GiB).")] = "medium",
     fanout: Annotated[str, shared.fanout_option("Neighbors per hop.", True)] = "15,10,5",
     threads: Annotated[int | None, typer.Option(min=1, help="Sampling threads.", show_default="one per core")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Measurements of each variant.")] = 20,

@@ -39,8 +39,8 @@ class Servers:
         count: how many; None: one on each host. Where there are more than hosts, a host has several.
         shares: which share of the partitions each has, such as ``("0/2", "1/2")``; none: server K of N has every N-th from K.
         replicas: how many servers hold each partition.
-        port: where the first server of a host answers; the next ones answer at the following ports. 0: at free ports that
-            the host chooses, so that several jobs run on one; by the engine ssh only.
+        port: where the first server of a host answers; the next ones answer at the following ports. 0: at ports of this job,
+            so that several jobs run on one host; by the engines ssh and slurm only.
         options: further options of `halohop serve`, by their names.
 
     Raises:
@@ -87,7 +87,7 @@ class Job:
         python: interpreter on the hosts; by default the path of this one.
         token_file: has the shared secret; None: a new one for this run.
         encrypt: whether hosts encrypt what they send each other.
-        master_port: where ranks meet, on the first host; 0: at a free port that it chooses; by the engine ssh only.
+        master_port: where ranks meet, on the first host; 0: at a port of this job, which ssh's hosts and Slurm's script choose.
         env: environment of all processes, beside what the hosts have; ``{graph}`` and ``{out}`` in a trainer's are replaced.
         stall: seconds that a step of a rank may take, such as a batch, before the job ends with an error; 0: any. None: 600 for
             `halohop train`, 0 for scripts. By the engines local and ssh only.
@@ -181,8 +181,10 @@ class Job:
             _check_port("master_port", self.master_port)
         ports = {"master_port": self.master_port, **({} if self.servers is None else {"port": self.servers.port})}
         for name, port in ports.items():
-            if not port and self.engine != "ssh":
-                raise InputError(f"{name}=0 is a free port, which hosts of the engine ssh choose; give one from 1 to {_MAX_PORT}")
+            if not port and self.engine not in ("ssh", "slurm"):
+                raise InputError(
+                    f"{name}=0 is a port that the engines ssh and slurm choose for each job; give one from 1 to {_MAX_PORT}"
+                )
 
     def _check_plain(self) -> None:
         if self.engine not in _OURS:
@@ -289,10 +291,13 @@ def job_of(table: Mapping[str, Any], where: str) -> Job:
     if isinstance(servers := values.get("servers"), int):
         servers = {"count": servers}
     if isinstance(servers, Mapping):
+        servers = {**({"port": 0} if values.get("engine") == "slurm" else {}), **servers}
         values["servers"] = convert(servers, Servers, f"{where}: [servers]")
     for name in _PATHS:
         if isinstance(path := values.get(name), str) and path and not is_url(path):
             values[name] = str(Path.cwd() / Path(path).expanduser())
+    if values.get("engine") == "slurm":  # hosts of a cluster may run several jobs
+        values.setdefault("master_port", 0)
     values["options"] = tables.get(values.get("engine", "local"), {})
     return convert(values, Job, where)
 

@@ -296,6 +296,11 @@ def program(job: Job, graph: str) -> tuple[str, ...]:
     return ("-m", "halohop", "train", graph, "--out", job.out, *words(job.train or {}))
 
 
+def resumes_itself(job: Job) -> bool:
+    """Whether processes that start again add ``--resume auto``: those of `halohop train`, unless the job says how to resume."""
+    return job.train is not None and "resume" not in job.train
+
+
 def filled(text: str, graph: str, job: Job) -> str:
     """A word of a program, or a value of its environment, with what stands for the graph and the run folder."""
     return text.replace("{graph}", graph).replace("{out}", job.out)

@@ -55,7 +55,7 @@ StageBytes = Annotated[
         callback=check_with(parse_size),
         rich_help_panel=PLACE,
         show_default="no limit",
-        help="Disk space for datasets in --stage, such as 1TB. The least recently used are removed.",
+        help="Disk space for datasets in --stage, such as 1TiB. The least recently used are removed.",
     ),
 ]
 TokenFile = Annotated[Path | None, field_option(TrainConfig, "token_file").info]

@@ -20,6 +20,9 @@ from halohop.launch.options.urls import check_urls
 OPTIONS = "options.json"
 """In the folder of a run: how it was started."""
 
+AUTO = "auto"
+"""The value of ``--resume`` that resumes the run in ``--out`` if there is one, and starts it otherwise."""
+
 _ALONE = {"config", "copy_to", "help", "resume"}
 
 
@@ -39,10 +42,11 @@ def from_run(context: typer.Context, folder: str | None) -> str | None:
     """Callback of an eager option ``--resume``: the options that the run in a folder, or at a URL, was started with become the
     defaults.
 
-    Where the folder is not here, as on the other hosts of a run, they have to be given again.
+    Where the folder is not here, as on the other hosts of a run, they have to be given again. With "auto" they always are: they
+    say which run it is.
     """
-    if folder is not None and not context.resilient_parsing:
-        context.default_map = {**_kept(folder), **(context.default_map or {})}
+    if folder not in (None, AUTO) and not context.resilient_parsing:
+        context.default_map = {**read_options(folder), **(context.default_map or {})}
     return folder
 
 
@@ -115,8 +119,8 @@ def options(table: Mapping[str, Any], known: Mapping[str, frozenset[str]], path:
     return found
 
 
-def _kept(folder: str) -> dict[str, Any]:
-    """None where there is no such file."""
+def read_options(folder: str) -> dict[str, Any]:
+    """What `keep_options` wrote in a folder or at a URL; nothing if there is no such file."""
     try:
         data = UrlFolder(folder).read(OPTIONS) if is_url(folder) else read_regular(Path(folder, OPTIONS))
     except FileNotFoundError:

@@ -8,8 +8,9 @@ from typing import Any
 from halohop.launch.pages.chart import Chart, Series
 from halohop.launch.pages.page import PageTable, page
 from halohop.launch.pages.picture import parts_chart
-from halohop.launch.pages.summary import Summary, readable_bytes
-from halohop.launch.terminal.wording import counted
+from halohop.launch.pages.summary import Summary
+from halohop.launch.terminal.wording import counted, format_seconds
+from halohop.memory import format_size
 
 Needs = Mapping[str, Any]
 
@@ -25,7 +26,7 @@ def inspect_page(summary: Summary) -> str:
     """An HTML page of what `summarize` says, with the needs of a training run where they were measured."""
     needs: Needs | None = summary.get("needs")
     how = ", ".join(f"{name} {value}" for name, value in summary["partitioned"].items())
-    subtitle = f"{counted(summary['num_parts'], 'partition')}, {readable_bytes(summary['bytes'])} on disk, {how}"
+    subtitle = f"{counted(summary['num_parts'], 'partition')}, {format_size(summary['bytes'])} on disk, {how}"
     charts = [parts_chart(summary["parts"])] if "cut" in summary else []
     tables = [_parts(summary), _contents(summary)]
     notes: dict[str, str] = {}
@@ -127,8 +128,8 @@ def _batches(needs: Needs) -> PageTable:
                 f"{found['rows']:,.0f}",
                 f"{found['remote_rows']:,.0f}{within}",
                 f"{found['remote_share']:.1%}",
-                readable_bytes(found["bytes"]),
-                *(_time(8 * most / rate) for rate, _ in _LINKS),
+                format_size(found["bytes"]),
+                *(format_seconds(8 * most / rate) for rate, _ in _LINKS),
             )
         )
     sampled = max(host["sampled"] for found in needs["localities"].values() for host in found["hosts"])
@@ -147,17 +148,17 @@ def _hosts(needs: Needs) -> PageTable:
     head = ["host", "disk", "lists", "columns", "copies", "memory, rows on disk", "memory, all"]
     rows = []
     for number, host in enumerate(needs["hosts"]):
-        sizes = [readable_bytes(host[name]) for name in ("disk", "lists", "columns", "copies")]
+        sizes = [format_size(host[name]) for name in ("disk", "lists", "columns", "copies")]
         traffic = [
-            f"{readable_bytes(found['hosts'][number]['received'])} / {readable_bytes(found['hosts'][number]['sent'])}"
+            f"{format_size(found['hosts'][number]['received'])} / {format_size(found['hosts'][number]['sent'])}"
             for found in needs["localities"].values()
         ]
-        rows.append([str(number), *sizes, readable_bytes(base + host["lists"]), readable_bytes(base + host["disk"]), *traffic])
+        rows.append([str(number), *sizes, format_size(base + host["lists"]), format_size(base + host["disk"]), *traffic])
     return PageTable(
         title="What each host needs",
         head=[*head, *(f"received / sent, by {_DEALT[name]}" for name in needs["localities"])],
         rows=rows,
-        note=f"Memory is for one trainer, with {readable_bytes(base)} for the processes and without model and batches. Less "
+        note=f"Memory is for one trainer, with {format_size(base)} for the processes and without model and batches. Less "
         "works: lists and rows are mapped, and what does not fit is read from the disk.",
     )
 
@@ -169,7 +170,7 @@ def _parts(summary: Summary) -> PageTable:
         row = [str(part["part"]), f"{sum(part['nodes'].values()):,}", f"{part['edges']:,}"]
         if measured:
             cut = f"{part['cut_edges'] / max(part['edges'], 1):.1%}"
-            row += [f"{part['train_nodes']:,}", cut, f"{part['halo']:,}", readable_bytes(part["bytes"])]
+            row += [f"{part['train_nodes']:,}", cut, f"{part['halo']:,}", format_size(part["bytes"])]
         rows.append(row)
     head = ["partition", "nodes", "edges", *(["training nodes", "edges cut", "borrowed nodes", "size"] if measured else [])]
     return PageTable(title="Partitions", head=head, rows=rows)
@@ -201,9 +202,3 @@ def _added(counts: Any) -> list[int]:
 
 def _percent(shares: Any) -> list[float]:
     return [100 * share for share in shares]
-
-
-def _time(seconds: float) -> str:
-    if seconds < 1:
-        return f"{1000 * seconds:.0f} ms"
-    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

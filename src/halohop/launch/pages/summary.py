@@ -10,6 +10,7 @@ from rich.text import Text
 
 from halohop.files.aside import leftovers, removal
 from halohop.launch.terminal.console import one_line
+from halohop.memory import format_size
 from halohop.partitioning.building.dataset import work_folder
 from halohop.partitioning.building.report import Report
 from halohop.store.disk import held_parts, map_part, read_manifest, verify_parts
@@ -19,7 +20,6 @@ from halohop.typing import relation_text
 
 BAR_WIDTH = 16
 _BALANCES = (("nodes", "node"), ("train nodes", "train"), ("edges", "edge"))
-_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 Summary = dict[str, Any]
 
@@ -84,20 +84,6 @@ def render(summary: Summary) -> RenderableType:
     return Group(*_render(summary))
 
 
-def readable_bytes(count: float) -> str:
-    """A size in decimal units.
-
-    Example:
-        >>> [readable_bytes(count) for count in (0, 999, 12_345, 3_000_000_000)]
-        ['0 B', '999 B', '12.3 kB', '3 GB']
-    """
-    scale = 0
-    while count >= 1000 and scale < len(_UNITS) - 1:
-        count /= 1000
-        scale += 1
-    return f"{count:.3g} {_UNITS[scale]}"
-
-
 def _columns(columns: dict[str, ColumnSpec]) -> dict[str, str]:
     return {name: _form(spec) for name, spec in columns.items()}
 
@@ -136,7 +122,7 @@ def _render(summary: Summary) -> Iterator[RenderableType]:
     how = ", ".join(f"{name} {value}" for name, value in summary["partitioned"].items())
     yield Text.assemble(
         (summary["path"], "bold"),
-        f"  {summary['num_parts']} partitions, {readable_bytes(summary['bytes'])}",
+        f"  {summary['num_parts']} partitions, {format_size(summary['bytes'])}",
         (f"  ({how})" if how else "", "dim"),
     )
     if summary["edge_dir"] == "out":
@@ -153,7 +139,7 @@ def _render(summary: Summary) -> Iterator[RenderableType]:
     if "needs" in summary:
         yield _needs(summary["needs"])
     for path, size in summary["leftovers"].items():
-        text = f"{path} takes {readable_bytes(size)}: left by a writer that was stopped; if none writes it, {removal(Path(path))}"
+        text = f"{path} takes {format_size(size)}: left by a writer that was stopped; if none writes it, {removal(Path(path))}"
         yield Text(text, style="yellow")
     if summary["verified"]:
         yield Text(f"all files of {len(summary['parts_here'])} partitions match their checksums", style="green")
@@ -199,7 +185,7 @@ def _parts(summary: Summary) -> Table:
                 f"{part['edges']:,}",
                 f"{cut:.1%}",
                 f"{part['halo']:,}",
-                readable_bytes(part["bytes"]),
+                format_size(part["bytes"]),
             ]
         else:
             own += [f"{part['edges']:,}"]
@@ -215,7 +201,7 @@ def _needs(needs: dict[str, Any]) -> Table:
         table.add_column(name, justify="right")
     for name, found in needs["localities"].items():
         rows, remote = f"{found['rows']:,.0f}", f"{found['remote_rows']:,.0f}"
-        table.add_row(name, rows, remote, f"{found['remote_share']:.1%}", readable_bytes(found["bytes"]))
+        table.add_row(name, rows, remote, f"{found['remote_share']:.1%}", format_size(found["bytes"]))
     return table
 
 

@@ -11,6 +11,7 @@ from halohop.files.private import private_folder, refuse_links
 from halohop.inference.results import FILES, INCOMPLETE
 from halohop.launch.options.spec import OPTIONS
 from halohop.recipes.checkpoint import MODEL
+from halohop.recipes.config import Resume
 from halohop.recipes.names import CHECKPOINT, METRICS, STATE, TABLES
 from halohop.store.afar.staging import Stage
 
@@ -18,13 +19,13 @@ _PIECE = 64 << 20
 """Bytes of a file that are in memory at a time."""
 
 
-def run_here(out: str, stage: Stage, *, resume: bool, rank: int) -> tuple[str, str | None]:
+def run_here(out: str, stage: Stage, *, resume: Resume, rank: int) -> tuple[str, str | None]:
     """The folder of a run, and the URL to which it is copied; None where it has none.
 
     Args:
         out: a folder, or a URL.
         stage: where the folder of a URL is.
-        resume: whether the run at the URL goes on: then rank 0 brings it here.
+        resume: whether the run at the URL goes on: then rank 0 brings it here; "auto": what there is of it.
         rank: of this process.
 
     Raises:
@@ -36,7 +37,7 @@ def run_here(out: str, stage: Stage, *, resume: bool, rank: int) -> tuple[str, s
     folder = _folder_of(out, stage, "runs")
     if resume and rank == 0:
         source = UrlFolder(out)
-        if source.size(STATE) is None:
+        if resume is True and source.size(STATE) is None:
             raise InputError(f"{source.name} holds no run to go on with: it has no {STATE}; begin one with --out")
         vectors = [name for name in source.files() if name.split("/")[0] == TABLES or _is_vectors(name, CHECKPOINT)]
         _bring(source, folder, (OPTIONS, METRICS, f"{CHECKPOINT}/{MODEL}", *vectors, STATE))
@@ -113,12 +114,12 @@ def _is_vectors(name: str, folder: str) -> bool:
 def _bring(source: UrlFolder, folder: Path, names: Sequence[str]) -> None:
     refuse_links(*(folder / name.split("/")[0] for name in names))
     for name in names:
-        with writing(folder / name):
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
         size = source.size(name)
         if size is None:  # the run has not come so far
             remove(folder / name)
             continue
+        with writing(folder / name):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
         with whole_file(folder / name) as stream:
             for begin in range(0, size, _PIECE):
                 stream.write(source.read_range(name, begin, min(begin + _PIECE, size)))

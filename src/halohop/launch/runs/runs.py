@@ -70,16 +70,53 @@ def train(
     world = World.detect()
     joining = is_launched(world)
     served = bool(servers_of(config.parts))
+    resumes = world.rank == 0 and check_run(config, world.size if joining else nodes * trainers)
     if world.rank == 0:
-        check_run(config)
         refuse_links(*(Path(config.out, name) for name in (spec.OPTIONS, PICTURE)))
+    kept: dict[str, Any] = {"nodes": nodes, "trainers": trainers, "method": source.method}
     if not served and not is_partitioned(config.parts):
         if joining:
             raise InputError(
                 f"{config.parts} is no partitioned graph, and ranks of a launcher cannot make one together; "
                 f"first: halohop partition {config.parts} PARTS"
             )
-        parts = Path(config.out) / "parts"
+        kept |= _source(config, source)
+        config = replace(config, parts=_partitioned(config, source, console, resumes=resumes))
+    if not joining:
+        preflight.check_graph(config, nodes)
+    if check and world.local_rank == 0:
+        verify(config.parts, console)
+
+    def watch(event: Event) -> None:
+        if event["event"] == "start":  # a run that is refused changes nothing in its folder
+            _keep_options(config, kept, given)
+        on_event(event)
+
+    if joining:
+        return train_as_one(config, nodes=nodes, trainers=trainers, console=console, on_event=watch)
+    return train_here(config, nodes=nodes, trainers=trainers, console=console, on_event=watch, start=start)
+
+
+def _source(config: TrainConfig, source: SourceOptions) -> dict[str, Any]:
+    """What decides which graph a source becomes, as the run folder keeps it."""
+    name = str(Path(config.parts).resolve()) if Path(config.parts).exists() else config.parts
+    return {"source": name, "undirected": source.undirected, "normalize": source.normalize}
+
+
+def _partitioned(config: TrainConfig, source: SourceOptions, console: Console, *, resumes: bool) -> str:
+    """The folder of a source's partitions in the run folder. A run that resumes takes those that are there.
+
+    Raises:
+        InputError: the run that resumes had another source.
+    """
+    parts, then = Path(config.out) / "parts", spec.read_options(config.out) if resumes else {}
+    for name, value in _source(config, source).items() if resumes else ():
+        if then.get(name) != value:
+            raise InputError(
+                f"{name}={value!r}, but the run in {config.out} has {name}={then.get(name)!r}; choose another folder, or "
+                "start again there (overwrite=True)"
+            )
+    if not (resumes and is_partitioned(parts)):
         partition_source(
             config.parts,
             parts,
@@ -93,24 +130,24 @@ def train(
             overwrite=True,
             console=console,
         )
-        config = replace(config, parts=str(parts))
-    if not joining:
-        preflight.check_graph(config, nodes)
-    if check and world.local_rank == 0:
-        verify(config.parts, console)
-    if world.rank == 0:
-        known = {"deadline": config.deadline_s, "nodes": nodes, "trainers": trainers, "method": source.method, "overwrite": None}
-        afar = is_url(str(given.get("parts", "")))
-        files = {"parts": None if served or afar else config.parts, "token_file": config.token_file, "stage": given.get("stage")}
-        known |= {name: str(Path(file).resolve()) for name, file in files.items() if file is not None}
-        if afar:
-            known |= {"parts": masked(given["parts"]), "stage_bytes": given.get("stage_bytes")}
-        spec.keep_options(Path(config.out), to_dict(config) | known)
-        if config.copy_to is not None:
-            UrlFolder(config.copy_to).send(Path(config.out) / spec.OPTIONS, spec.OPTIONS)
-    if joining:
-        return train_as_one(config, nodes=nodes, trainers=trainers, console=console, on_event=on_event)
-    return train_here(config, nodes=nodes, trainers=trainers, console=console, on_event=on_event, start=start)
+    return str(parts)
+
+
+def _keep_options(config: TrainConfig, kept: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Writes down how the run was started, for `--resume`."""
+    out, known = Path(config.out), {"deadline": config.deadline_s, "overwrite": None, **kept}
+    afar, served = is_url(str(given.get("parts", ""))), bool(servers_of(config.parts))
+    parts = None if served or afar else config.parts
+    files = {"parts": parts, "token_file": config.token_file, "stage": given.get("stage")}
+    known |= {name: str(Path(file).resolve()) for name, file in files.items() if file is not None}
+    if afar:
+        known |= {"parts": masked(given["parts"]), "stage_bytes": given.get("stage_bytes")}
+    before = spec.read_options(config.out)
+    if before.get("parts") == known.get("parts"):  # `--resume RUN` names the partitions, not their source
+        known = {name: before[name] for name in ("source", "undirected", "normalize") if name in before} | known
+    spec.keep_options(out, to_dict(config) | known)
+    if config.copy_to is not None:
+        UrlFolder(config.copy_to).send(out / spec.OPTIONS, spec.OPTIONS)
 
 
 def train_here(

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from halohop.launch.pages.chart import short
 from halohop.launch.terminal.console import Console
+from halohop.launch.terminal.wording import format_seconds
 from halohop.memory import format_size
 
 LINE_S = 10.0
@@ -30,7 +31,7 @@ def stages(console: Console) -> Iterator[Callable[[str, int, int], None]]:
 
         def progress(stage: str, done: int, total: int) -> None:
             rate = pace.rate(stage, done)
-            speed = f", {_per_second(rate)}, {_duration((total - done) / rate)} left" if rate else ""
+            speed = f", {_per_second(rate)}, {format_seconds(_rounded_up((total - done) / rate))} left" if rate else ""
             bar.update(task, description=stage, completed=done, total=total, rate=speed.removeprefix(", "))
             if not console.is_terminal and pace.line_is_due():
                 console.print(f"{stage}: {done:,} of {total:,}{speed}")
@@ -144,17 +145,9 @@ def _per_second(rate: float, what: str = "") -> str:
     return f"{short(rate)}{what}/s"
 
 
-def _duration(seconds: float) -> str:
-    """Rounded up, as one waits for it.
-
-    Example:
-        >>> [_duration(seconds) for seconds in (0.2, 59, 61, 3601)]
-        ['1 s', '59 s', '2 min', '1 h 1 min']
-    """
-    if seconds < 60:
-        return f"{math.ceil(seconds)} s"
-    minutes = math.ceil(seconds / 60)
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+def _rounded_up(seconds: float) -> int:
+    """To whole seconds or minutes, as one waits for them."""
+    return math.ceil(seconds) if seconds < 60 else 60 * math.ceil(seconds / 60)
 
 
 def _bar(console: Console) -> Progress:

@@ -98,3 +98,19 @@ def counted(count: int, what: str) -> str:
         ('1 node', '2 trainers')
     """
     return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration as people say it.
+
+    Example:
+        >>> [format_seconds(seconds) for seconds in (0.2, 4.56, 42, 400, 9000, 200000)]
+        ['200 ms', '4.6 s', '42 s', '7 min', '2.5 h', '2.3 days']
+    """
+    if 0 < seconds < 1:
+        return f"{1000 * seconds:.0f} ms"
+    if seconds < 100:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 36 * 3600 else f"{seconds / 86400:.1f} days"

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from halohop.launch.jobs.k8s import agent
-from halohop.recipes.names import STATE
 from halohop.testing.worlds import free_addresses
 from tests.support.forked import Forked
 
@@ -48,14 +46,3 @@ def test_a_signal_ends_the_ranks_and_is_the_code(tmp_path):
     process.send_signal(signal.SIGTERM)
     done = process.finish()
     assert done.returncode == 128 + signal.SIGTERM, done.stderr
-
-
-def test_a_run_that_saved_its_state_is_gone_on_with(tmp_path, monkeypatch):
-    called = []
-    monkeypatch.setattr("torch.distributed.run.main", called.append)
-    words = ("--nnodes=1", "-m", "halohop", "train", "g", "--go-on=mine")
-    assert agent.main([f"--go-on={tmp_path}", *words]) == 0
-    (tmp_path / STATE).touch()
-    assert agent.main([f"--go-on={tmp_path}", *words]) == 0
-    assert agent.main(words) == 0
-    assert called == [[*words], [*words, "--resume", str(tmp_path)], [*words]]

@@ -20,7 +20,7 @@ def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> rank.RankTask:
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
-    return rank.RankTask(service="graph", argv=("script.py", "0"), folder=str(tmp_path), out="run", graph="", parts=None)
+    return rank.RankTask(service="graph", argv=("script.py", "0"), folder=str(tmp_path), graph="", parts=None)
 
 
 def test_a_script_is_run_as_python_would(task: rank.RankTask) -> None:
@@ -43,8 +43,14 @@ def test_a_module_is_run_by_its_name(task: rank.RankTask) -> None:
         rank.run_program(task, ["-m", "script", "4"], begins_again=False)
 
 
-def test_training_that_begins_again_goes_on_where_it_was_saved(tmp_path: Path) -> None:
-    task = rank.RankTask(service="graph", argv=(), folder=str(tmp_path), out=str(tmp_path), graph="", parts=None)
-    assert rank.on_from(task) == ["--overwrite"]
-    (tmp_path / "resume.pt").touch()
-    assert rank.on_from(task) == ["--resume", str(tmp_path)]
+@pytest.mark.parametrize(
+    ("again", "given", "expected"),
+    [(False, [], []), (True, [], ["--resume", "auto"]), (True, ["--resume", "/runs/1"], ["--resume", "/runs/1"])],
+)
+def test_training_that_begins_again_resumes(
+    task: rank.RankTask, monkeypatch: pytest.MonkeyPatch, again: bool, given: list[str], expected: list[str]
+) -> None:
+    called: list[list[str]] = []
+    monkeypatch.setattr(rank, "_command", called.append)
+    rank.run_program(task, ["-m", "halohop", "train", "parts", *given], begins_again=again)
+    assert called == [["train", "parts", *expected]]

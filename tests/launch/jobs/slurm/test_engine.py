@@ -111,6 +111,37 @@ def test_whatever_ends_the_waiting_cancels_the_job(
     assert stubs.log() == ["scancel 7"]
 
 
+def test_a_job_goes_on_if_slurm_does_not_answer(
+    stubs: Stubs, tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stubs.states("RUNNING")
+    monkeypatch.setattr("halohop.launch.jobs.slurm.following._SILENT_S", 0.0)
+
+    def lose(log: Path, shown: int, console: Console) -> int:
+        (stubs.folder / "states").write_text("")  # from now on scontrol fails
+        return shown
+
+    monkeypatch.setattr("halohop.launch.jobs.slurm.following._show", lose)
+    with pytest.raises(ClusterError, match=r"Slurm has not answered for .*; job 7 goes on; squeue --jobs 7$"):
+        follow("7", tmp_path / "log", console, every=0)
+    assert stubs.log() == []
+
+
+def test_a_job_that_cannot_be_cancelled_is_said_to_go_on(
+    stubs: Stubs, tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stubs.states("RUNNING")
+    stubs.write("scancel", "#!/bin/bash\necho 'Unable to contact slurm controller' >&2; exit 1\n")
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("halohop.launch.jobs.slurm.following._show", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        follow("7", tmp_path / "log", console, every=0)
+    assert "job 7 goes on: scancel refuses: Unable to contact slurm controller; cancel it with scancel 7" in said(console)
+
+
 def test_what_scontrol_says() -> None:
     text = "JobId=7 JobName=a UserId=x JobState=RUNNING Reason=None Dependency=(null) Requeue=1 Restarts=2 ExitCode=0:0"
     assert parsed(text) == State(name="RUNNING", reason="None", code=0, restarts=2)

@@ -155,6 +155,56 @@ def test_ranks_find_the_environment_of_torchrun_and_one_secret(stubs: Stubs, tmp
     assert stubs.run(text)[0] == (2 if os.geteuid() == 0 else 0)
 
 
+def test_each_host_has_its_own_value_of_the_graph_in_its_environment(stubs: Stubs, tmp_path: Path) -> None:
+    python = str(stubs.write("python", RECORDER))
+    given = {"run": ("train.py",), "env": {"A": "b", "DATA": "in {graph}"}, "cache": "/scratch/{host}", "python": python}
+    code, output = stubs.run(script(job(out=str(tmp_path / "run"), trainers=2, **given), Options()))
+    assert (code, output) == (0, "halohop: done\n")
+    for rank, host in enumerate(("n1", "n1", "n2", "n2")):
+        found = environment(stubs, f"{rank}-{host}")
+        assert found["A"] == "b"
+        assert found["DATA"].startswith(f"in /scratch/{host}/parts-")
+    stubs.write("python", f"{RECORDER}if [[ $3 == serve ]]; then exec sleep 60; fi\n")
+    stubs.run(script(job(out=str(tmp_path / "run"), servers=Servers(port=5600), **given), Options()))
+    assert [environment(stubs, name)["DATA"] for name in ("0-n1", "1-n2")] == ["in n1:5600,n2:5600"] * 2
+
+
+def test_ports_that_nobody_names_are_those_of_the_job(stubs: Stubs, tmp_path: Path) -> None:
+    python = str(stubs.write("python", f"{RECORDER}if [[ $3 == serve ]]; then exec sleep 60; fi\n"))
+    table = {
+        "engine": "slurm",
+        "hosts": 2,
+        "data": "/d",
+        "out": str(tmp_path / "run"),
+        "run": "train.py {graph}",
+        "python": python,
+    }
+    for number, first in (("7", 20112), ("8", 20128), ("797", 32752), ("798", 20000)):
+        wanted = job_of({**table, "servers": {"count": 3}}, "job.toml")
+        stubs.run(script(wanted, Options()), {"SLURM_JOB_ID": number})
+        assert environment(stubs, "1-n2")["MASTER_PORT"] == str(first)
+        argv = (stubs.folder / "argv-1-n2").read_text().split("\0")
+        assert argv[1] == f"n1:{first + 1},n2:{first + 1},n1:{first + 2}"
+        assert f"0.0.0.0:{first + 1}" in (stubs.folder / "argv--n2").read_text().split("\0")
+    wanted = job_of({**table, "servers": {"port": 29400}, "master_port": 29500}, "job.toml")
+    stubs.run(script(wanted, Options()))
+    assert environment(stubs, "1-n2")["MASTER_PORT"] == "29500"
+    assert (stubs.folder / "argv-1-n2").read_text().split("\0")[1] == "n1:29400,n2:29400"
+
+
+def test_gloo_takes_the_interface_that_leads_to_another_host(stubs: Stubs, tmp_path: Path) -> None:
+    python = str(
+        stubs.write("python3", RECORDER.replace("\n", "\nif [[ $2 == halohop.interfaces ]]; then echo to-$3; exit; fi\n", 1))
+    )
+    text = script(job(run=("train.py",), out=str(tmp_path / "run"), python=python), Options())
+    stubs.run(text)
+    assert [environment(stubs, name)["GLOO_SOCKET_IFNAME"] for name in ("0-n1", "1-n2")] == ["to-n2", "to-n1"]
+    stubs.run(text, {"GLOO_SOCKET_IFNAME": "ib0"})
+    assert [environment(stubs, name)["GLOO_SOCKET_IFNAME"] for name in ("0-n1", "1-n2")] == ["ib0", "ib0"]
+    stubs.run(script(job(run=("train.py",), out=str(tmp_path / "run"), python=str(stubs.write("python", RECORDER))), Options()))
+    assert "GLOO_SOCKET_IFNAME" not in environment(stubs, "0-n1") or not environment(stubs, "0-n1")["GLOO_SOCKET_IFNAME"]
+
+
 SERVERS = """#!/bin/bash
 printf '%s\\n' "$*" > "$STUBS/argv-$SLURMD_NODENAME-${RANK-server-$SLURM_PROCID}"
 if [[ $3 == serve ]]; then exec sleep 60; fi
@@ -286,7 +336,9 @@ def test_a_run_of_halohop_train_goes_on(stubs: Stubs, tmp_path: Path) -> None:
     (out / "resume.pt").touch()
     assert stubs.run(text, {"SLURM_RESTART_COUNT": "1"})[0] == 0
     assert stubs.run(text)[0] == 0  # of another job, which `halohop train` refuses
-    assert (tmp_path / "trains").read_text().splitlines() == [usual, f"{usual} --overwrite", f"{usual} --resume {out}", usual]
+    again = f"{usual} --resume auto"
+    assert (tmp_path / "trains").read_text().splitlines() == [usual, again, again, usual]
+    assert "resume=(" not in script(job(train={"resume": "/runs/1"}), Options())
 
 
 def test_lines_that_run_before(stubs: Stubs, tmp_path: Path) -> None:

@@ -1,30 +1,20 @@
 """What a pod of trainers runs: torchrun, but it ends with the exit code of the rank that failed first, which Kubernetes reads.
 
-``python -m halohop.launch.jobs.k8s.agent [--go-on=FOLDER] OPTIONS SCRIPT ARGUMENTS``, with the options of torchrun. With
-``--go-on`` the script is given ``--resume FOLDER`` where a run has saved its state there.
+``python -m halohop.launch.jobs.k8s.agent OPTIONS SCRIPT ARGUMENTS``, with the options of torchrun.
 """
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from torch.distributed import run
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-from halohop.recipes.names import STATE
-
-_OPTION = "--go-on="
-
 
 def main(arguments: Sequence[str]) -> int:
     """Runs torchrun; returns the exit code: that of the rank that failed first, or 128 and the number of the signal."""
-    words = [*arguments]
-    if words and words[0].startswith(_OPTION):
-        folder = words.pop(0).removeprefix(_OPTION)
-        words += ["--resume", folder] if (Path(folder) / STATE).exists() else []
     try:
-        run.main(words)
+        run.main([*arguments])
     except ChildFailedError as error:
         print(error, file=sys.stderr)
         code: int = error.get_first_failure()[1].exitcode

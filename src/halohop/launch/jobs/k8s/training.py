@@ -1,7 +1,7 @@
 """Trainers in Kubernetes: an Indexed Job, whose pods run torchrun, and a headless Service, by which they find the first."""
 
 from halohop.launch.jobs.k8s.pods import Object, Pods, headless, resources
-from halohop.launch.jobs.plan import Plan, torchrun
+from halohop.launch.jobs.plan import Plan, resumes_itself, torchrun
 from halohop.recipes.stopping import EXIT_RESUMABLE
 
 INDEX = "JOB_COMPLETION_INDEX"
@@ -50,8 +50,8 @@ def training(pods: Pods, made: Plan, name: str) -> list[Object]:
 def _agent(words: tuple[str, ...], made: Plan, start_seconds: int) -> tuple[str, ...]:
     """torchrun's words for the pod's agent, which waits for the other pods as long as they may take to start."""
     _, _, *rest = words
-    go_on = () if made.job.train is None else (f"--go-on={made.job.out}",)
-    return ("-m", "halohop.launch.jobs.k8s.agent", *go_on, f"--rdzv-conf=timeout={start_seconds}", *rest)
+    resume = ("--resume", "auto") if resumes_itself(made.job) else ()
+    return ("-m", "halohop.launch.jobs.k8s.agent", f"--rdzv-conf=timeout={start_seconds}", *rest, *resume)
 
 
 def _rules(container: str, retries: int) -> list[Object]:

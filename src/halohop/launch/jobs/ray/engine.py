@@ -94,7 +94,6 @@ class RayEngine:
                 service=name,
                 argv=program(job, "{graph}"),
                 folder=job.folder,
-                out=job.out,
                 graph="" if service is None else ",".join(service.addresses),
                 parts=Parts(source=job.data, cache=job.cache) if service is None and job.data else None,
             )

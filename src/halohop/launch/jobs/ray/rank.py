@@ -15,7 +15,6 @@ from halohop.errors import ClusterError, InputError
 from halohop.launch.jobs.ray.data import Parts
 from halohop.launch.jobs.ray.library import ray_library
 from halohop.launch.jobs.ray.registry import Member, RegistryClient, Report
-from halohop.recipes.names import STATE
 from halohop.store.share import Share
 from halohop.transport.security import ENCRYPT_VARIABLE, TOKEN_VARIABLE
 from halohop.world import World
@@ -31,14 +30,12 @@ class RankTask:
             addresses of servers, or the folder on the trainer's node.
         graph: the addresses; empty without servers.
         folder: working directory.
-        out: the run folder.
         parts: the data set, where no servers hold it.
     """
 
     service: str
     argv: tuple[str, ...]
     folder: str
-    out: str
     graph: str
     parts: Parts | None
 
@@ -95,7 +92,7 @@ def _device() -> torch.device:
 
 
 def run_program(task: RankTask, argv: Sequence[str], *, begins_again: bool) -> None:
-    """Runs what a rank runs; `halohop train` goes on where it had saved its state, if it `begins_again`.
+    """Runs what a rank runs; `halohop train` resumes its run if it `begins_again`.
 
     Raises:
         InputError: the script is not there.
@@ -104,9 +101,7 @@ def run_program(task: RankTask, argv: Sequence[str], *, begins_again: bool) -> N
     """
     match argv:
         case ("-m", "halohop", *arguments):
-            if begins_again:
-                arguments += on_from(task)
-            _command(arguments)
+            _command([*arguments, *(("--resume", "auto") if begins_again and "--resume" not in arguments else ())])
         case ("-m", module, *arguments):
             sys.path.insert(0, task.folder)
             _program(module, arguments, lambda: runpy.run_module(module, run_name="__main__", alter_sys=True))
@@ -115,11 +110,6 @@ def run_program(task: RankTask, argv: Sequence[str], *, begins_again: bool) -> N
                 raise InputError(f"there is no script {script} in {task.folder} here; give one that all nodes see")
             sys.path.insert(0, str(Path(script).absolute().parent))
             _program(script, arguments, lambda: runpy.run_path(script, run_name="__main__"))
-
-
-def on_from(task: RankTask) -> list[str]:
-    """Options with which `halohop train` goes on where it saved its state last, or else begins anew."""
-    return ["--resume", task.out] if Path(task.out, STATE).is_file() else ["--overwrite"]
 
 
 def _command(arguments: list[str]) -> None:

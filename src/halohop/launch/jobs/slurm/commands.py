@@ -11,12 +11,18 @@ WIDTH = 110
 """Columns that a line of the script should not exceed."""
 
 _MARKER = "host-{}.slurm.invalid"
+_FIRST_PORT = 10**12
 _LIST = re.compile(r"[\w/.:,-]*,[\w/.:,-]*", re.ASCII)
 
 
 def markers(count: int) -> tuple[str, ...]:
     """Names that stand for hosts in a plan: only the script that runs will know them."""
     return tuple(_MARKER.format(number) for number in range(count))
+
+
+def port_markers(count: int) -> tuple[int, ...]:
+    """Numbers that stand for ports in a plan: only the script that runs will know its job's."""
+    return tuple(range(_FIRST_PORT, _FIRST_PORT + count))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +71,16 @@ def role(name: str, commands: Sequence[Sequence[str]], names: Sequence[Mapping[s
 
 def names_of(process: Process, made: Plan) -> dict[str, str]:
     """What in the command line of a process the script knows by a name."""
-    names = {host: f'"${{hosts[{number}]}}"' for number, host in enumerate(made.hosts)}
+    names = names_of_all(made)
     names |= {",".join(server.address for server in made.servers): '"$graph"'}
     return names | {process.address: '"$address"', process.host: '"$host"'}
+
+
+def names_of_all(made: Plan) -> dict[str, str]:
+    """The hosts and the chosen ports of a plan, by what stands for them there."""
+    names = {host: f'"${{hosts[{number}]}}"' for number, host in enumerate(made.hosts)}
+    ports = {int(server.address.rpartition(":")[2]) - _FIRST_PORT for server in made.servers}
+    return names | {str(_FIRST_PORT + place): f'"$((port+{place + 1}))"' for place in ports if place >= 0}
 
 
 def array(name: str, elements: Sequence[str]) -> list[str]:

@@ -4,7 +4,7 @@ import threading
 import time
 from pathlib import Path
 
-from halohop.errors import ClusterError
+from halohop.errors import ClusterError, InputError
 from halohop.launch.jobs.slurm import queue
 from halohop.launch.terminal.console import Console
 from halohop.launch.terminal.refusal import JobFailedError
@@ -17,7 +17,7 @@ _SAYS = "halohop: "
 
 
 def follow(number: str, log: Path, console: Console, *, every: float = 1.0) -> None:
-    """Shows the output of a job until it has ended; whatever interrupts this cancels the job.
+    """Shows the output of a job until it has ended. Ctrl-C and SIGTERM cancel the job, a Slurm that does not answer does not.
 
     Args:
         number: of the job.
@@ -39,9 +39,16 @@ def follow(number: str, log: Path, console: Console, *, every: float = 1.0) -> N
             if now.name != last.name:
                 console.print(f"job {number} is {now.name}")
             last = now
+    except ClusterError as error:
+        raise ClusterError(
+            f"Slurm has not answered for {_SILENT_S / 60:.0f} minutes: {error}; job {number} goes on; squeue --jobs {number}"
+        ) from error
     except BaseException:
-        queue.cancel(number)
-        console.print(f"job {number} is cancelled")
+        try:
+            queue.cancel(number)
+            console.print(f"job {number} is cancelled")
+        except (ClusterError, InputError) as error:
+            console.print(f"job {number} goes on: {error}; cancel it with scancel {number}")
         raise
     _show(log, shown, console)
     if last.name != "COMPLETED":

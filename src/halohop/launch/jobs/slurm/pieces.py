@@ -92,12 +92,18 @@ if ((${{SLURM_RESTART_COUNT:-0}} > {restarts})); then
   exit 1
 fi"""
 
+PORT = "port=$((20000 + SLURM_JOB_ID % 798 * 16))  # 16 ports for this job, below those that connections get"
+
+GLOO = """\
+  if [[ -z ${GLOO_SOCKET_IFNAME-} ]]; then  # gloo would take the address of the host's own name, which may be the loopback's
+    GLOO_SOCKET_IFNAME=$(env "${environment[@]}" "$python" -m halohop.interfaces "${hosts[SLURM_NODEID ? 0 : -1]}") &&
+      export GLOO_SOCKET_IFNAME
+  fi"""
+
 RESUME = """\
-# A run that was interrupted goes on; one that had not begun begins anew.
+# A job that is queued again resumes its run, or starts it if it had not started.
 resume=()
-if ((${SLURM_RESTART_COUNT:-0} > 0)); then
-  if [[ -e $out/resume.pt ]]; then resume=(--resume "$out"); else resume=(--overwrite); fi
-fi"""
+if ((${SLURM_RESTART_COUNT:-0} > 0)); then resume=(--resume auto); fi"""
 
 STOPPING = """\
 stopping=""

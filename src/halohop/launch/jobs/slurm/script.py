@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from halohop.launch.jobs.job import Job
-from halohop.launch.jobs.plan import Data, Plan, Process, data_of, plan
+from halohop.launch.jobs.plan import Data, Plan, Process, data_of, plan, resumes_itself
 from halohop.launch.jobs.slurm import pieces
-from halohop.launch.jobs.slurm.commands import Role, array, folded, markers, names_of, role
+from halohop.launch.jobs.slurm.commands import Role, array, folded, markers, names_of, names_of_all, port_markers, role
 from halohop.launch.jobs.slurm.options import Options
 from halohop.launch.jobs.slurm.words import directive, quoted, word
 from halohop.launch.terminal.wording import counted
 from halohop.store.share import spelled
 
-_RUN = 'env "${environment[@]}" "$python"'
+_RUN = 'env "${environment[@]}"'
 _ROLES = {
     "fetch": "Brings its partitions to a host.",
     "server": "Holds a share of the graph.",
@@ -40,17 +40,21 @@ def script(job: Job, options: Options) -> str:
     Raises:
         InputError: a value that sbatch or bash cannot read, or more replicas than servers.
     """
-    made = plan(job, markers(job.num_hosts))
+    hosts, servers = markers(job.num_hosts), job.servers
+    chosen = servers is not None and not servers.port
+    free = port_markers(servers.count or len(servers.shares) or 1) if servers is not None and chosen else ()
+    made = plan(job, hosts, ports=dict.fromkeys(hosts, free) if chosen else None)
     roles = _roles(made)
     variables = ["hosts", "python", "environment", "out", "logs", "ends"]
-    variables += [*(["addresses", "graph"] if made.servers else ()), *(["resume"] if job.train is not None else ())]
+    variables += ["port"] if chosen else []
+    variables += [*(["addresses", "graph"] if made.servers else ()), *(["resume"] if resumes_itself(job) else ())]
     arrays = {name: elements for found in roles.values() for name, elements in found.arrays.items()}
     text = [
         _head(job, options),
         _settings(options),
         "\n".join([*_names(made), *(line for name, elements in arrays.items() for line in array(name, elements))]),
         pieces.BEGIN.format(restarts=options.restarts),
-        *([pieces.RESUME] if job.train is not None else ()),
+        *([pieces.RESUME] if resumes_itself(job) else ()),
         pieces.PROCESS,
         *(_function(name, found, made) for name, found in roles.items()),
         pieces.STEPS.format(variables=" ".join([*variables, *arrays]), restarts=options.restarts),
@@ -95,24 +99,25 @@ def _settings(options: Options) -> str:
 
 def _names(made: Plan) -> list[str]:
     """The variables of the script."""
-    job, hosts = made.job, {host: f'"${{hosts[{number}]}}"' for number, host in enumerate(made.hosts)}
+    job, known = made.job, names_of_all(made)
+    chosen = not job.master_port or (job.servers is not None and not job.servers.port)
     secret, check = "$(od -An -N32 -tx1 /dev/urandom | tr -d ' \\n')", []
     if job.token_file is not None:
         secret, check = f"$(< {quoted(job.token_file)})", [pieces.TOKEN.format(file=quoted(job.token_file))]
-    (env,) = {tuple(process.env.items()) for process in made.processes}
     lines = [
         'mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")',
-        f'export MASTER_ADDR="${{hosts[0]}}" MASTER_PORT={job.master_port} PYTHONUNBUFFERED=1',
+        *([pieces.PORT] if chosen else ()),
+        f'export MASTER_ADDR="${{hosts[0]}}" MASTER_PORT={job.master_port or "$port"} PYTHONUNBUFFERED=1',
         *check,
         f"HALOHOP_TOKEN={secret}",
         "export HALOHOP_TOKEN",
         f"python={quoted(job.python)}",
-        *array("environment", [quoted(f"{name}={value}") for name, value in env]),
+        *array("environment", [quoted(text) for text in _environment(made)]),
         f"out={quoted(job.out)}",
         'logs="$out/logs" ends="$out/logs/ends-$SLURM_JOB_ID"',
     ]
     if made.servers:
-        lines += array("addresses", [word(server.address, hosts) for server in made.servers])
+        lines += array("addresses", [word(server.address, known) for server in made.servers])
         lines.append('graph=$(IFS=,; echo "${addresses[*]}")')
     return lines
 
@@ -125,10 +130,28 @@ def _roles(made: Plan) -> dict[str, Role]:
         "trainer": [(process, process.argv) for process in made.trainers],
     }
     return {
-        name: role(name, [argv for _, argv in group], [names_of(process, made) for process, _ in group])
+        name: _role(name, [(process, argv, names_of(process, made)) for process, argv in group], _environment(made))
         for name, group in groups.items()
         if group
     }
+
+
+def _role(name: str, group: Sequence[tuple[Process, Sequence[str], dict[str, str]]], same: Sequence[str]) -> Role:
+    """A role's own values of the environment, without what is the `same` for all processes, its interpreter and its words."""
+    names = [known for _, _, known in group]
+    own = role(f"{name}_env", [_assigned(process, same) for process, _, _ in group], names)
+    main = role(name, [argv for _, argv, _ in group], names)
+    return Role(words=(*own.words, '"$python"', *main.words), arrays={**own.arrays, **main.arrays})
+
+
+def _assigned(process: Process, without: Sequence[str] = ()) -> list[str]:
+    return [text for name, value in process.env.items() if (text := f"{name}={value}") not in without]
+
+
+def _environment(made: Plan) -> list[str]:
+    """The environment that all processes have, whatever their hosts are."""
+    first, *others = [_assigned(process) for process in made.processes]
+    return [text for text in first if all(text in each for each in others) and not any(host in text for host in made.hosts)]
 
 
 def _copied(made: Plan) -> list[tuple[Process, Data]]:
@@ -153,7 +176,8 @@ def _function(name: str, found: Role, made: Plan) -> str:
     lines += ['  local address="${addresses[k]}"'] if found.uses("address") else []
     if name == "trainer":
         lines += [*(f"  export {each}" for each in _RANK), f"  export LOCAL_WORLD_SIZE={made.job.trainers}"]
-        words += ['"${resume[@]}"'] if made.job.train is not None else []
+        lines += [pieces.GLOO] if made.job.run else []  # `halohop train` finds it itself
+        words += ['"${resume[@]}"'] if resumes_itself(made.job) else []
     return "\n".join([*lines, *folded([f"  process {_NAMES[name]} {_RUN}", *words], indent="    ", end=" \\"), "}"])
 
 
