@@ -47,6 +47,7 @@ LAYERS = (
         "__init__",
         "inference",
         "recipes",
+        "job_file",
         "dgl",
         "glt",
         "launch",
@@ -73,7 +74,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "ray": ("launch/*",),
     "typer": ("launch/*",),
     "rich": ("launch/*",),
-    "yaml": ("launch/*",),
+    "yaml": ("launch/*", "glt/launch.py"),
     "matplotlib": ("launch/*",),
 }
 
@@ -92,7 +93,7 @@ REQUIRED_ARGUMENTS = {"torch.load": ("weights_only", True), "numpy.load": ("allo
 MAX_LINES = 330
 
 # These are programs on top of the library: they import its public names, as a user's program does.
-APPLICATIONS = {"recipes", "dgl", "glt"}
+APPLICATIONS = {"recipes", "job_file", "dgl", "glt"}
 
 PUBLIC = frozenset(f"halohop.{name}" for name in public_names())
 PUBLIC_MODULES = frozenset({"halohop", *(name.rpartition(".")[0] for name in PUBLIC)})

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import halohop
+from halohop.datasets import PartConfig
 from tests.support.deadlines import within
 from tests.support.hosts import ip
 
@@ -68,17 +71,17 @@ class Hosts:
     def copy(self, *more: object) -> subprocess.Popen[str]:
         words = ["--ip_config", self.scripts / "ip_config.txt", "--workspace", self.workspace, "--rel_data_path", "data"]
         words += ["--part_config", self.parts / "graph.json", "--script_folder", self.scripts]
-        return self.start("launch", "copy", *words, *more)
+        return self.start("halohop.dgl.copy_files", *words, "--out", self.launches.folder / "copied", *more)
 
     def launch(self, command: str, *more: object, workspace: Path | None = None, out: str = "run") -> subprocess.Popen[str]:
         words = ["--workspace", workspace or self.workspace, "--part_config", "data/graph.json", "--num_trainers", 2]
         words += ["--ip_config", self.scripts / "ip_config.txt", "--out", self.launches.folder / out, *more, command]
-        return self.start("launch", *words)
+        return self.start("halohop.dgl.launch", *words)
 
     def start(self, *words: object) -> subprocess.Popen[str]:
-        """A command of halohop's on the launcher's host."""
+        """A module of the face on the launcher's host."""
         path = {"PATH": f"{self.launches.folder}/bin:{os.environ['PATH']}"}
-        return self.launches.command("-m", "halohop", *words, env=path)
+        return self.launches.command("-m", *words, env=path)
 
     def on(self, host: int, *command: object) -> str:
         """What a command prints on a host, in its own workspace's file system."""
@@ -107,7 +110,8 @@ def ended(launcher: subprocess.Popen[str], seconds: float = 100) -> tuple[int, s
 
 @pytest.fixture
 def hosts(launches, parts: Path) -> Hosts:
-    (parts / "graph.json").write_text(json.dumps({"graph_name": "graph", "num_parts": 2}))
+    config = PartConfig(name="graph", description=halohop.describe(parts))
+    (parts / "graph.json").write_text(json.dumps(config.document("random")))
     found = Hosts(launches, parts)
     yield found
     found.clear()
@@ -143,8 +147,8 @@ def test_trainers_see_the_same_graph_with_servers_and_without(hosts: Hosts) -> N
     for servers in (0, 2):
         code, out, err = ended(hosts.launch("python3 scripts/train.py run x", "--num_servers", servers))
         assert code == 0, err
-        saw.append(sorted(line for line in out.splitlines() if " saw " in line))
-    assert [line.split(" saw ")[0] for line in saw[0]] == ["rank 0", "rank 1"]
+        saw.append(sorted(re.findall(r"rank \d saw \S+", out)))
+    assert [line.split(" saw ")[0] for line in saw[0]] == ["rank 0", "rank 1", "rank 2", "rank 3"]
     assert saw[0] == saw[1]
     last = hosts.environment(3)
     assert [address.rpartition(":")[0] for address in last["HALOHOP_SERVERS"].split(",")] == hosts.addresses
