@@ -49,6 +49,7 @@ LAYERS = (
         "__init__",
         "inference",
         "recipes",
+        "job_file",
         "dgl",
         "glt",
         "launch",
@@ -75,7 +76,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "ray": ("launch/*",),
     "typer": ("launch/*",),
     "rich": ("launch/*",),
-    "yaml": ("launch/*",),
+    "yaml": ("launch/*", "glt/launch.py"),
 }
 
 NEVER = {
@@ -93,7 +94,7 @@ REQUIRED_ARGUMENTS = {"torch.load": ("weights_only", True), "numpy.load": ("allo
 MAX_LINES = 330
 
 # These are programs on top of the library: they import its public names, as a user's program does.
-APPLICATIONS = {"recipes", "dgl", "glt"}
+APPLICATIONS = {"recipes", "job_file", "dgl", "glt"}
 
 PUBLIC = frozenset(f"halohop.{name}" for name in public_names())
 PUBLIC_MODULES = frozenset({"halohop", *(name.rpartition(".")[0] for name in PUBLIC)})

@@ -6,7 +6,7 @@ whole graph, whose hidden layers are tables that lie with the partitions.
     python partition.py --dataset synthetic:small --num_parts 2 --out data
     python distributed_sage.py --part_config data/graph.json                                        # one process
     torchrun --nproc-per-node 2 distributed_sage.py --part_config data/graph.json                   # two
-    halohop launch --workspace $PWD --num_trainers 1 --num_samplers 0 --num_servers 0 --part_config data/graph.json \
+    python -m halohop.dgl.launch --workspace $PWD --num_trainers 1 --num_servers 0 --part_config data/graph.json \
         --ip_config ip_config.txt "python3 distributed_sage.py --ip_config ip_config.txt --part_config data/graph.json"
 """
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.glt.test_thinness import lines_of_code, work
 
 FACE = Path(__file__).parents[2] / "src" / "halohop" / "dgl"
-MOST_LINES = 3710
+MOST_LINES = 3850
 
 
 def test_the_face_does_no_work_of_its_own() -> None:

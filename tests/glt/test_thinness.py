@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 FACE = Path(__file__).parents[2] / "src" / "halohop" / "glt"
-MOST_LINES = 2800
+MOST_LINES = 2890
 
 WORK = {
     **dict.fromkeys(("threading", "_thread", "concurrent", "asyncio", "queue"), "a thread"),

@@ -1,4 +1,4 @@
-"""Runs commands of halohop in turn, each in a process that is forked from one that has imported everything."""
+"""Runs commands of halohop and of its faces in turn, each in a process that is forked from one that has imported everything."""
 
 import hashlib
 import json
@@ -21,6 +21,7 @@ WARM = [
     ),
     *("halohop.launch.jobs.local.engine", "halohop.launch.jobs.ssh.engine", "halohop.launch.jobs.slurm.engine"),
     *("halohop.launch.jobs.k8s.engine", "halohop.launch.jobs.ray.engine", "halohop.launch.pages.summary"),
+    *("halohop.dgl.launch", "halohop.glt.launch"),
     *("halohop.launch.runs.runs", "halohop.launch.runs.source", "halohop.recipes.train", "halohop.recipes.inference"),
 ]
 """Modules that are imported once, if they are there: this only saves time."""
@@ -38,14 +39,24 @@ for name in asked["warm"]:
     except ImportError:
         pass
 gc.freeze()
+
+
+def become(_, argv):
+    sys.argv = argv[2:]
+    halohop.__main__.main()
+
+
 for number, words in enumerate(asked["commands"]):
     pid = os.fork()
     if not pid:
         for descriptor, kind in ((1, "out"), (2, "err")):
             os.dup2(os.open(f"{asked['logs']}/{number}.{kind}", os.O_WRONLY | os.O_CREAT), descriptor)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        sys.argv = ["halohop", *words]
-        halohop.__main__.main()
+        os.execv = become
+        if words[0] == "-m":
+            sys.argv = words[1:]
+            importlib.import_module(words[1]).main()
+        become("", ["", "-m", "halohop", *words])
     _, status, used = os.wait4(pid, 0)
     with open(f"{asked['logs']}/{number}.end", "w") as file:
         json.dump([os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime], file)

@@ -57,6 +57,8 @@ def _explain(problem: str, kind: Any, raw: Any) -> str:
         with suppress(KeyError, TypeError):  # the value of an inner record
             value = f", got {raw[name]!r}"
         return f"{name} must be {'at least' if limit[1] == '>=' else 'over'} {limit[2].removesuffix('.0')}{value}"
+    if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", problem):
+        return f"unknown key {unknown[1]!r}"
     if problem.startswith("Invalid enum value "):
         known = re.findall(r"'(\w+)'", str(get_type_hints(kind).get(name)))
         return f"{name} must be one of {', '.join(known)}, got {problem.removeprefix('Invalid enum value ')}"

@@ -22,7 +22,7 @@ from halohop.launch.commands import sum_weights as sum_weights_command
 from halohop.launch.commands import tools
 from halohop.launch.commands import upload as upload_command
 from halohop.launch.commands.partition import BuildOptions
-from halohop.launch.options import dgl, parsing, shared
+from halohop.launch.options import parsing, shared
 from halohop.launch.options.fields import field_option, from_fields
 from halohop.launch.options.shared import EVALUATION, LINKS, MODEL, PLACE, TRAINING
 from halohop.launch.options.spec import AUTO
@@ -262,8 +262,8 @@ def infer(
         echo(f"{masked(out)}/{file.name}" if is_url(out) else file)
 
 
-app.command(cls=dgl.DglCommand, rich_help_panel=DEPLOY)(launch_command.launch)
-app.command("launch copy", cls=Command, rich_help_panel=DEPLOY)(copy_command.copy)
+app.command(cls=launch_command.LaunchCommand, rich_help_panel=DEPLOY)(launch_command.launch)
+app.command("launch copy", cls=launch_command.LaunchCommand, rich_help_panel=DEPLOY)(copy_command.copy)
 app.command(cls=Command, rich_help_panel=DEPLOY)(serve_command.serve)
 app.command(cls=Command, rich_help_panel=DEPLOY)(tools.health)
 app.command(cls=Command, rich_help_panel=DEPLOY)(tools.top)

@@ -77,7 +77,9 @@ REFUSED = {
     "launch: local": "launch --config of_local.toml",
     "launch: share": "launch --config share.toml",
     "launch: name": "launch --data parts --name A_b -- t.py",
-    "launch: GLT": "launch --data parts --master-addr a -- t.py",
+    "launch: GLT": "launch --config glt.yml",
+    "launch copy: engine": "launch copy --config local_servers.toml",
+    "launch copy: nothing": "launch copy --config ssh_plain.toml",
     "launch: hosts": "launch --data parts --hosts 3 --out r -- work/train.py",
     "train: nodes of parts": "train parts --nodes 3 --out r3",
 }

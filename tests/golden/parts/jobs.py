@@ -52,16 +52,18 @@ MIXED = {
         "{out}",
     ],
     "glt_options": [
-        *("--config", "glt.yml", "--out", "/runs/glt", "--master-addr", "10.0.0.7", "--master-port", "11234", "--epochs", "3"),
+        *("--config", "glt.yml", "--out", "runs/glt", "--master-addr", "10.0.0.7", "--master-port", "11234", "--epochs", "3"),
         *("--batch-size", "512", "--script", "examples/mine.py"),
     ],
     "dgl": [
         *("--workspace", "work", "--num_trainers", "2", "--num_samplers", "1", "--num_servers", "2", "--num_server_threads", "1"),
         *("--num_omp_threads", "5", "--part_config", "data/graph.json", "--ip_config", "ip_config.txt", "--ssh_username", "ann"),
-        *("--ssh_port", "2222", "--extra_envs", "A=1 B=2", "--out", "/runs/dgl", "--python", "/opt/python"),
+        *("--ssh_port", "2222", "--extra_envs", "A=1 B=2", "--out", "runs/dgl", "--python", "/opt/python"),
         "python3 train.py --lr 0.01",
     ],
 }
+MODULES = {"glt": "halohop.glt.launch", "glt_options": "halohop.glt.launch", "dgl": "halohop.dgl.launch"}
+"""Jobs that another command than `halohop launch` reads."""
 DRY = ("names_local", "names_ray", "options", "options_over_file")
 """Jobs whose plan says all: the engine local prints it for --print, too."""
 
@@ -79,7 +81,8 @@ def _commands() -> dict[str, list[str]]:
         place = words.index("--") if "--" in words else len(words) - (name == "dgl")
         for how in ("--dry-run", "--print"):
             if how == "--dry-run" or (not name.startswith(("docs", "local", "glt")) and name not in DRY):
-                found[f"{name} {how}"] = ["launch", *words[:place], how, *words[place:]]
+                command = ["-m", MODULES[name]] if name in MODULES else ["launch"]
+                found[f"{name} {how}"] = [*command, *words[:place], how, *words[place:]]
     for name in KEYS:
         engine = name.partition(".")[0]
         of = ["--engine", engine] if engine in ENGINES else []

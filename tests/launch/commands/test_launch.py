@@ -36,6 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_parts: Path) ->
     monkeypatch.chdir(tmp_path)
     (tmp_path / "parts").symlink_to(tiny_parts)
     (tmp_path / "job.toml").write_text(JOB)
+    (tmp_path / "glt.yml").write_text("nodes: [a]\nports: [22]\ndst_paths: [/x]\n")
     (tmp_path / "train.py").write_text("print('here')")
     return tmp_path
 
@@ -89,9 +90,6 @@ def test_a_plain_program_and_the_port_where_ranks_meet_are_options(folder: Path)
     made = json.loads(text)
     assert (made["job"]["start"], made["master"]) == ("plain", "10.0.0.7:4711")
     assert made["processes"][1]["argv"] == ["train.py", "--rank=1", "10.0.0.7:4711"]
-    code, text = outcome("--data", "parts", "--master-addr", "10.0.0.7", "--", "train.py")
-    assert code == 2
-    assert "--master-addr 10.0.0.7 is for configuration files of GLT's launcher" in text
 
 
 def test_what_is_printed_has_no_secret(folder: Path) -> None:
@@ -124,6 +122,9 @@ def test_it_runs(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
         (["--data", "parts", "--train", "epochs"], "--train 'epochs' is not like NAME=VALUE"),
         (["--data", "parts", "--env", "A=1", "--env", "A=2", "--", "train.py"], "--env A is given twice"),
         (["--config", "absent.toml"], "there is no configuration file absent.toml"),
+        (["--config", "glt.yml"], "a file of GLT's launcher; run `python -m halohop.glt.launch --config glt.yml`"),
+        (["--workspace", "w", "python3 t.py"], "--workspace is an option of DGL's launcher; run `python -m halohop.dgl.launch`"),
+        (["--data", "parts", "--", "trian.py", "--workspace", "w"], "there is no script trian.py"),
         (["--config", "job.toml", "--engine", "sge"], "unknown engine 'sge'; use one of local, ssh, slurm, k8s, ray"),
         (["--config", "job.toml", "--hosts", "a,a"], "host 'a' is named twice"),
         (["--config", "job.toml", "--replicas", "4"], "--replicas 4 of each partition need as many servers, but there are 3"),

@@ -77,9 +77,8 @@ launch --engine slurm --data p --start plain -- t.py | --start plain is for the 
 launch --data s3://b/p -- t.py | --data s3://b/p must be fetched before it is used; give a folder .* \\(--cache\\)
 launch --data p --train fan=1 | options of halohop train: unknown option 'fan'
 launch --data p --name Bad_Name -- t.py | --name Bad_Name must have at most 40 small letters
-launch --master-addr x --data p -- t.py | --master-addr x is for configuration files of GLT's launcher
-launch --num_trainers 2 t.py | --num_trainers is an option of DGL's launcher, which needs --workspace, --part_config, --ip_config
-launch copy --ip_config f --workspace w --rel_data_path /x --part_config x --script_folder y | --rel_data_path /x must be a folder
+launch --num_trainers 2 t.py | --num_trainers is an option of DGL's launcher; run `python -m halohop.dgl.launch`$
+launch copy --ip_config f | --ip_config is an option of DGL's launcher; run `python -m halohop.dgl.copy_files`$
 """
 
 OF_JOB_FILES = {

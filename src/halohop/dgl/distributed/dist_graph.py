@@ -32,7 +32,7 @@ class DistGraph(Kinds, Asked, Lacking):
     """A partitioned graph that all ranks open together. Ids are the user's, 0 to n - 1 in each type.
 
     The partitions of this host are mapped; the others are asked of the hosts that have them, or all of the servers that
-    HALOHOP_SERVERS names (`halohop launch --num_servers`). Without a launcher all partitions are in one process.
+    HALOHOP_SERVERS names (`python -m halohop.dgl.launch`). Without a launcher all partitions are in one process.
 
     Args:
         graph_name: what the graph is called in messages; partitions are found by their folder.

@@ -1,39 +1,19 @@
-"""`halohop launch copy`: DGL's `copy_files`."""
+"""`halohop launch copy`: partitions and other files for the hosts of a job."""
 
-from halohop.launch.options import dgl, launching
+from halohop.launch.options import launching
 from halohop.launch.terminal import logs
 
 
-def copy(
-    ip_config: dgl.IpConfigHere,
-    workspace: dgl.WorkspaceToFill,
-    rel_data_path: dgl.RelDataPath,
-    part_config: dgl.PartConfigHere,
-    script_folder: dgl.ScriptFolder,
-    ssh_port: dgl.SshPort = None,
-    ssh_username: dgl.SshUserName = None,
-    python: launching.Python = None,
-) -> None:
-    """Copy partitions and scripts to hosts, like DGL's copy_files.
+def copy(config: launching.PathOfJob, source: launching.PartsToCopy = None, python: launching.Python = None) -> None:
+    """Copy partitions and scripts to the hosts of a job over ssh.
 
-    Use it before halohop launch --workspace. If the command is stopped, run it again to resume.
+    Each host gets its partitions, and the files of [ssh.send]. If the command is stopped, run it again to resume.
 
-    \b
-    $ halohop launch copy --ip_config ip_config.txt --workspace /scratch/sage \\
-        --rel_data_path data --part_config data/graph.json --script_folder scripts
+    $ halohop launch copy --config job.toml
+
+    $ halohop launch copy --config job.toml --source parts
     """
-    from halohop.launch.jobs.dgl_copy import CopyOptions, hosts_job, parcels
+    from halohop.launch.jobs.job import read_job
     from halohop.launch.jobs.ssh.copying import copy as send
-    from halohop.launch.jobs.ssh.hosts import hosts_of
 
-    options = CopyOptions(
-        ip_config=ip_config,
-        workspace=workspace,
-        rel_data_path=rel_data_path,
-        part_config=part_config,
-        script_folder=script_folder,
-    )
-    found = parcels(options)
-    settings, hosts = hosts_of(hosts_job(found, python=python, user=ssh_username, port=ssh_port))
-    named = {entry.host: some for entry, some in found.items()}
-    send(settings, hosts, named, logs.people())
+    send(read_job(config, {"python": python}, out="runs"), source, logs.people())

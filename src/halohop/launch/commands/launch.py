@@ -5,22 +5,22 @@ from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from halohop.errors import InputError
-from halohop.launch.commands.dgl_options import dgl_options
 from halohop.launch.jobs.engine import engine_of
 from halohop.launch.jobs.job import Job, read_job
 from halohop.launch.jobs.lock import alone_in
 from halohop.launch.jobs.plan_file import plan_text
-from halohop.launch.options import dgl, launching, spec
+from halohop.launch.options import launching, spec
 from halohop.launch.options.parsing import pairs
 from halohop.launch.terminal import logs
 from halohop.launch.terminal.console import Console
-from halohop.launch.terminal.group import is_alone
+from halohop.launch.terminal.group import Command, is_alone
 from halohop.world import World
 
 _OF_THE_JOB = {
@@ -28,6 +28,17 @@ _OF_THE_JOB = {
     "serve": {"parts", "partitions", "share", "listen", "advertise", "peers", "token_file", "encrypt"},
 }
 """Options of commands that a job says in another place."""
+_OF_DGL = {"--workspace", "--ip_config", "--part_config", "--num_trainers"}
+
+
+class LaunchCommand(Command):
+    """A command that names those of DGL's face if it is given their options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if found := _OF_DGL & {word.partition("=")[0] for word in takewhile("--".__ne__, args)}:
+            other = "copy_files" if self.name == "launch copy" else "launch"
+            raise InputError(f"{min(found)} is an option of DGL's launcher; run `python -m halohop.dgl.{other}`")
+        return super().parse_args(ctx, args)
 
 
 def launch(
@@ -51,23 +62,6 @@ def launch(
     folder: launching.Folder = None,
     token_file: launching.TokenOfJob = None,
     encrypt: launching.EncryptJob = None,
-    master_addr: launching.MasterAddress = None,
-    epochs: launching.GltEpochs = None,
-    batch_size: launching.GltBatchSize = None,
-    program: launching.GltScript = None,
-    workspace: dgl.Workspace = None,
-    num_trainers: dgl.NumTrainers = None,
-    num_samplers: dgl.NumSamplers = None,
-    num_servers: dgl.NumServers = None,
-    num_server_threads: dgl.NumServerThreads = None,
-    part_config: dgl.PartConfig = None,
-    ip_config: dgl.IpConfig = None,
-    ssh_port: dgl.SshPort = None,
-    ssh_username: dgl.SshUserName = None,
-    extra_envs: dgl.ExtraEnvs = None,
-    num_omp_threads: dgl.NumOmpThreads = None,
-    graph_format: dgl.GraphFormat = None,
-    server_name: dgl.ServerName = None,
     dry_run: launching.DryRun = False,
     submit_nothing: launching.Print = False,
     wait: launching.Wait = False,
@@ -85,13 +79,6 @@ def launch(
     $ halohop launch --config job.toml --engine slurm --print
 
     $ halohop launch --config job.toml --engine slurm --wait
-
-    $ halohop launch --config glt_config.yml --master-addr 10.0.0.7
-
-    \b
-    $ halohop launch --workspace /scratch/sage --num_trainers 2 \\
-        --part_config data/graph.json --ip_config ip_config.txt \\
-        "python3 train.py --epochs 3"
     """
     same = ("engine", "name", "hosts", "trainers", "start", "data", "cache", "python", "folder", "master_port")
     given = {each: context.params[each] for each in same}
@@ -99,10 +86,7 @@ def launch(
     given["servers"] = {key: value for key, value in (("count", servers), ("replicas", replicas)) if value is not None} or None
     given["env"] = pairs(env or (), "--env") or None
     given["train"] = pairs(train or (), "--train") or None
-    of_glt = {"master_addr": master_addr, "epochs": epochs, "batch_size": batch_size, "script": program}
-    of_dgl = dgl_options(context.params)
-    read = read_job(config, given, out=f"runs/{datetime.now():%Y%m%d-%H%M%S}", of_glt=of_glt, of_dgl=of_dgl)
-    job = with_checked_options(read, context)
+    job = with_checked_options(read_job(config, given, out=f"runs/{datetime.now():%Y%m%d-%H%M%S}"), context)
     if wait:
         job = waited_for(job)
     if submit_nothing:

@@ -10,9 +10,6 @@ from typing import Any, Literal
 
 from halohop.errors import InputError
 from halohop.files.urls import is_url, refuse_url
-from halohop.launch.jobs import dgl_file
-from halohop.launch.jobs.dgl_file import DglOptions
-from halohop.launch.jobs.glt_file import GltOptions, is_glt, job_table
 from halohop.launch.jobs.tables import convert, keys
 from halohop.launch.options import spec
 from halohop.store.share import Share, shares
@@ -208,22 +205,13 @@ class Job:
                 raise InputError(f"host {host!r} is named twice; set trainers to start several on one host")
 
 
-def read_job(
-    path: Path | None,
-    given: Mapping[str, Any],
-    *,
-    out: str | None = None,
-    of_glt: Mapping[str, Any] | None = None,
-    of_dgl: DglOptions | None = None,
-) -> Job:
+def read_job(path: Path | None, given: Mapping[str, Any], *, out: str | None = None) -> Job:
     """The job in a file, with what options say in its place. Relative paths begin in the folder of this process.
 
     Args:
         path: TOML or YAML; None: options say everything.
         given: by the names of a job file, "servers" as a table; what is None is not given.
         out: the run folder, where neither says one.
-        of_glt: options for files of GLT's launcher only, by the names of `GltOptions`; what is None is not given.
-        of_dgl: the options of DGL's launcher, whose command is "run" of `given`; the file may say what they do not.
 
     Raises:
         InputError: no such file, unknown names, or values that cannot work.
@@ -231,17 +219,8 @@ def read_job(
     where = "options" if path is None else str(path)
     names = [each.name for each in fields(Job) if each.name != "options"]
     read = {} if path is None else spec.read(path)
-    own = {name: value for name, value in (of_glt or {}).items() if value is not None}
-    if is_glt(read):
-        ports = {} if given.get("master_port") is None else {"master_port": given["master_port"]}
-        read = job_table(read, GltOptions(**own, **ports), where)
-    elif own:
-        name, value = own.popitem()
-        raise InputError(
-            f"{name}={value!r} is for configuration files of GLT's launcher; name one with --config, or leave it out"
-        )
-    if of_dgl is not None:
-        read, given = _over(dgl_file.job_table(of_dgl, tuple(given.get("run") or ())), read), {**given, "run": None}
+    if {"nodes", "dst_paths"} <= {*read}:
+        raise InputError(f"{where}: this is a file of GLT's launcher; run `python -m halohop.glt.launch --config {where}`")
     table = keys(read, [*names, *ENGINES], where)
     for name, other in (("run", "train"), ("train", "run")):  # either takes the place of what the file says
         if given.get(name) is not None:

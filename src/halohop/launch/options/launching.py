@@ -5,9 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from halohop.launch.jobs.glt_file import SCRIPT
-
-JOB, HOSTS, DATA, GLT = "Job", "Hosts and processes", "Data and results", "Options for GLT's configuration files"
+JOB, HOSTS, DATA = "Job", "Hosts and processes", "Data and results"
 
 
 def _option(panel: str, help_text: str, *flags: str, **settings: Any) -> Any:
@@ -75,14 +73,13 @@ EncryptJob = Annotated[
     bool | None, typer.Option("--encrypt", rich_help_panel=JOB, help="Encrypt connections between hosts.", show_default=False)
 ]
 
-MasterAddress = Annotated[
+PathOfJob = Annotated[Path, typer.Option("--config", metavar="FILE", help="TOML or YAML file of the job.", show_default=False)]
+PartsToCopy = Annotated[
     str | None,
-    _option(
-        GLT, "Address of node 0 for the other nodes.", "--master-addr", "--master_addr", metavar="HOST", default="its ssh address"
+    typer.Option(
+        "--source",
+        metavar="FOLDER",
+        help="Local folder of the partitions. They are copied to where the job's hosts read them.",
+        show_default="data of the job, to its cache",
     ),
 ]
-GltEpochs = Annotated[int | None, _option(GLT, "Training epochs.", "--epochs", min=1, metavar="N", default="10")]
-GltBatchSize = Annotated[
-    int | None, _option(GLT, "Seeds per batch.", "--batch-size", "--batch_size", min=1, metavar="N", default="2048")
-]
-GltScript = Annotated[str | None, _option(GLT, "Program, below dst_paths.", "--script", metavar="FILE", default=SCRIPT)]

@@ -20,7 +20,6 @@ TAKES_URLS = {
 PATHS = {
     *("assignment", "checkpoint", "column", "config", "data", "folder", "html", "into", "out", "parts", "resume", "seeds"),
     *("source", "stage", "tables", "token_file", "url"),
-    *("ip_config", "part_config", "rel_data_path", "script_folder", "workspace"),
 }
 """Parameters, of any command, that name files or folders; perhaps behind another name and "="."""
 

@@ -8,13 +8,16 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 
+import halohop
+from halohop.datasets import PartConfig
 from tests.support.deadlines import within
 from tests.support.hosts import ip
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(400)
 
 PROGRAM = """
 import json, os, sys, time
@@ -69,17 +72,17 @@ class Hosts:
     def copy(self, *more: object) -> subprocess.Popen[str]:
         words = ["--ip_config", self.scripts / "ip_config.txt", "--workspace", self.workspace, "--rel_data_path", "data"]
         words += ["--part_config", self.parts / "graph.json", "--script_folder", self.scripts]
-        return self.start("launch", "copy", *words, *more)
+        return self.start("halohop.dgl.copy_files", *words, "--out", mkdtemp(dir=self.launches.folder), *more)
 
     def launch(self, command: str, *more: object, workspace: Path | None = None, out: str = "run") -> subprocess.Popen[str]:
         words = ["--workspace", workspace or self.workspace, "--part_config", "data/graph.json", "--num_trainers", 2]
         words += ["--ip_config", self.scripts / "ip_config.txt", "--out", self.launches.folder / out, *more, command]
-        return self.start("launch", *words)
+        return self.start("halohop.dgl.launch", *words)
 
     def start(self, *words: object) -> subprocess.Popen[str]:
-        """A command of halohop's on the launcher's host."""
+        """A module of the face on the launcher's host."""
         path = {"PATH": f"{self.launches.folder}/bin:{os.environ['PATH']}"}
-        return self.launches.command("-m", "halohop", *words, env=path)
+        return self.launches.command("-m", *words, env=path)
 
     def on(self, host: int, *command: object) -> str:
         """What a command prints on a host, in its own workspace's file system."""
@@ -95,11 +98,6 @@ class Hosts:
     def environment(self, rank: int) -> dict[str, str]:
         return json.loads(self.on(rank // 2, "cat", self.workspace / f"rank-{rank}"))
 
-    def printed(self, out: str) -> list[str]:
-        """The lines of all ranks."""
-        logs = (self.launches.folder / out / "logs").glob("*-rank-*.log")
-        return [line for log in logs for line in log.read_text().splitlines()]
-
     def clear(self) -> None:
         """Removes the workspaces."""
         for host in (0, 1):
@@ -113,7 +111,8 @@ def ended(launcher: subprocess.Popen[str], seconds: float = 100) -> tuple[int, s
 
 @pytest.fixture
 def hosts(launches, parts: Path) -> Hosts:
-    (parts / "graph.json").write_text(json.dumps({"graph_name": "graph", "num_parts": 2}))
+    config = PartConfig(name="graph", description=halohop.describe(parts))
+    (parts / "graph.json").write_text(json.dumps(config.document("random")))
     found = Hosts(launches, parts)
     yield found
     found.clear()
@@ -147,9 +146,9 @@ def test_trainers_see_the_same_graph_with_servers_and_without(hosts: Hosts) -> N
     assert hosts.copy().wait(within(60)) == 0
     saw = []
     for servers in (0, 2):
-        code, _, err = ended(hosts.launch("python3 scripts/train.py run x", "--num_servers", servers))
+        code, out, err = ended(hosts.launch("python3 scripts/train.py run x", "--num_servers", servers))
         assert code == 0, err
-        saw.append(sorted(line for line in hosts.printed("run") if " saw " in line))
+        saw.append(sorted(re.findall(r"rank \d saw \S+", out)))
     assert [line.split(" saw ")[0] for line in saw[0]] == ["rank 0", "rank 1", "rank 2", "rank 3"]
     assert saw[0] == saw[1]
     last = hosts.environment(3)
@@ -171,8 +170,9 @@ def test_a_script_that_fails_on_one_host_ends_all_and_is_named(hosts: Hosts, ser
     assert hosts.copy().wait(within(60)) == 0
     code, _, err = ended(hosts.launch("python3 scripts/train.py exit x", "--num_servers", servers))
     assert code == 1
-    assert re.search(rf"rank 3 \({hosts.addresses[1]}, process \d+\) failed with exit code 3", err), err
-    assert f"rank 0 ({hosts.addresses[0]}, process " in err.splitlines()[-1]
+    assert re.search(rf"trainers 1 \({hosts.addresses[1]}, process \d+\) failed with exit code 1; the end of", err), err
+    assert re.search(r"rank +: 3 .*\n +exitcode +: 3", err), err
+    assert f"trainers 0 ({hosts.addresses[0]}, process " in err
     assert hosts.launches.gone_within() == []
 
 
@@ -220,12 +220,12 @@ def test_two_jobs_run_on_the_same_hosts(hosts: Hosts) -> None:
 def test_what_was_cut_short_is_sent_again_and_nothing_else(hosts: Hosts) -> None:
     assert hosts.copy().wait(within(60)) == 0
     code, _, err = ended(hosts.copy())
-    assert (code, err.count("nothing to copy")) == (0, 4), err
+    assert (code, err.count("nothing to copy")) == (0, 8), err
     manifest = hosts.workspace / "data" / "manifest.json"
     hosts.on(1, "rm", manifest, hosts.workspace / "data" / "part-0001" / "stamp")
     hosts.on(1, "truncate", "-s", "1", hosts.workspace / "scripts" / "train.py")
     code, _, err = ended(hosts.copy())
-    assert (code, err.count("nothing to copy")) == (0, 3), err
+    assert (code, err.count("nothing to copy")) == (0, 7), err
     assert f"{hosts.addresses[1]}: scripts in {hosts.workspace}: {len(PROGRAM)} B" in err
     assert hosts.on(1, "cat", hosts.workspace / "scripts" / "train.py") == PROGRAM
     assert hosts.on(1, "cat", manifest) == (hosts.parts / "manifest.json").read_text()
@@ -278,8 +278,8 @@ def test_what_cannot_run_is_said_before_anything_starts(hosts: Hosts) -> None:
         assert "host 10.99.0.77 is not reached" in ended(launcher)[2]
     (hosts.scripts / "ip_config.txt").write_text(f"{hosts.addresses[0]}\n")
     for servers, words in (
-        (0, "partitions [1] of 2 are on none of the 1 hosts"),
-        (1, f"server-0 on {hosts.addresses[0]} is to hold partitions [1], which are not in {hosts.workspace}/data there"),
+        (0, "partitions 1 of 2 are on none of the 1 hosts"),
+        (1, f"server-0 on {hosts.addresses[0]} is to hold partitions 1, which are not in {hosts.workspace}/data there"),
     ):
         code, out, err = ended(hosts.launch(command, "--num_servers", servers))
         assert (code, words in err) == (2, True), err

@@ -52,6 +52,8 @@ class Settings:
         connect_timeout: seconds until a host must have answered.
         hosts: what is different on some of them, by their names as in ``hosts``.
         same: files that must be the same on all hosts, beside the script and the data set; from each host's folder.
+        send: files and folders of this machine that `halohop launch copy` brings into folders below each host's folder. They
+            keep their names; of a path that ends in ``.`` come the contents.
     """
 
     command: str = "ssh"
@@ -59,6 +61,7 @@ class Settings:
     connect_timeout: int = 8
     hosts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     same: tuple[str, ...] = ()
+    send: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.connect_timeout < 1:
