@@ -59,3 +59,12 @@ def test_a_run_that_saved_its_state_is_gone_on_with(tmp_path, monkeypatch):
     assert agent.main([f"--go-on={tmp_path}", *words]) == 0
     assert agent.main(words) == 0
     assert called == [[*words], [*words, "--resume", str(tmp_path)], [*words]]
+
+
+def test_a_script_of_a_config_map_imports_modules_of_the_working_directory(monkeypatch):
+    monkeypatch.setattr("torch.distributed.run.main", lambda words: None)
+    monkeypatch.setenv("PYTHONPATH", "/mine")
+    assert agent.main(["--nnodes=1", "t.py"]) == 0
+    assert os.environ["PYTHONPATH"] == "/mine"
+    assert agent.main(["--nnodes=1", "/script/t.py"]) == 0
+    assert os.environ["PYTHONPATH"] == f"/mine:{Path.cwd()}"

@@ -4,6 +4,7 @@
 ``--go-on`` the script is given ``--resume FOLDER`` where a run has saved its state there.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from torch.distributed import run
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
+from halohop.launch.jobs.k8s.script import FOLDER
 from halohop.recipes.names import STATE
 
 _OPTION = "--go-on="
@@ -23,6 +25,8 @@ def main(arguments: Sequence[str]) -> int:
     if words and words[0].startswith(_OPTION):
         folder = words.pop(0).removeprefix(_OPTION)
         words += ["--resume", folder] if (Path(folder) / STATE).exists() else []
+    if any(word.startswith(f"{FOLDER}/") for word in words):  # the user's modules are in the image
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(Path.cwd()))))
     try:
         run.main(words)
     except ChildFailedError as error:
