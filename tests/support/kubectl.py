@@ -1,7 +1,7 @@
 """A `kubectl` and its cluster on this machine: pods are processes, and the cluster fails as a test tells it to.
 
 It takes what the schema of Kubernetes takes (kubernetes-validate, or a check of the structure), and answers as kubectl does.
-Objects that belong to a Job are deleted with it. Not here: scheduling, networks, volumes, probes, a restart of servers.
+Objects that belong to a Job are deleted with it. Not here: scheduling, networks, volumes, probes.
 """
 
 import base64
@@ -41,6 +41,7 @@ with socket.socket(socket.AF_UNIX) as peer:
 sys.exit(1)
 """
 SILENCE = "Unable to connect to the server: dial tcp 10.96.0.1:443: i/o timeout\n"
+_BACK_OFF_S = 0.3
 _NAMES = {"jobs": "Job", "pods": "Pod", "secret": "Secret", "persistentvolumeclaim": "PersistentVolumeClaim", "job": "Job"}
 
 
@@ -327,6 +328,7 @@ class RunningPod:
         self.status: Object = {"phase": "Pending", "conditions": []}
         self.states: dict[str, Object] = {name: {"waiting": {"reason": "PodInitializing"}} for name in self.lines}
         self.process: subprocess.Popen[str] | None = None
+        self.restarts, self.last = 0, dict[str, Any]()
         self.oom, self.counts, self._killed = False, True, False
         self.thread = threading.Thread(target=self._run, name=self.name)
 
@@ -344,6 +346,7 @@ class RunningPod:
             {"name": name, "state": state, "lastState": {}, "restartCount": 0, "image": "i", "imageID": "", "ready": False}
             for name, state in self.states.items()
         ]
+        shown[-1] |= {"lastState": self.last, "restartCount": self.restarts}
         scheduled = self.status.get("reason") != "Unschedulable"
         containers = {"initContainerStatuses": shown[:-1], "containerStatuses": shown[-1:]} if scheduled else {}
         status = {name: value for name, value in self.status.items() if scheduled or name not in ("reason", "message")}
@@ -355,6 +358,11 @@ class RunningPod:
             if self.process is not None and self.process.poll() is None:
                 self.process.send_signal(number)
             self.cluster.changed.notify_all()
+
+    def kill_all(self) -> None:
+        """As the kernel ends a container without memory: all its processes."""
+        assert self.process is not None
+        os.killpg(self.process.pid, signal.SIGKILL)
 
     def evict(self) -> None:
         """As the kubelet does it if a node has too little memory."""
@@ -374,6 +382,8 @@ class RunningPod:
         pod = pods[self.number]
         for container in (*pod.before, pod.main):
             code = self._run_container(container)
+            while self.made["kind"] == "StatefulSet" and container is pod.main and self._starts_again():
+                code = self._run_container(container)
             if code:
                 break
         with cluster.changed:
@@ -397,7 +407,7 @@ class RunningPod:
 
     def _run_container(self, container: Container) -> int:
         cluster, name, lines = self.cluster, container.name, self.lines[container.name]
-        here = {"/script": self._script()}
+        here = {"/script/": f"{self._script()}/", f"{self.base.rpartition('-')[0]}-0.{self.base.rpartition('-')[0]}": "127.0.0.1"}
         words = [_placed(word, here) for word in container.argv]
         if name in cluster.instead:
             words = [*cluster.instead[name]]
@@ -440,6 +450,21 @@ class RunningPod:
             cluster.changed.notify_all()
         return code
 
+    def _starts_again(self) -> bool:
+        """Whether the container of a server that has ended starts again; Kubernetes waits longer."""
+        with self.cluster.changed:
+            self.restarts += not self._killed
+            if not self._killed:
+                self.last, self.lines[self._main][-1] = self.states[self._main], (_now(), "")
+                self.states[self._main] = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off restarting"}}
+                self.cluster.changed.wait_for(lambda: self._killed, _BACK_OFF_S)
+            return not self._killed
+
+    def crash(self) -> None:
+        """Kills the process of a server, whose pod stays."""
+        assert self.process is not None
+        self.process.kill()
+
     def _script(self) -> str:
         """The folder of the ConfigMap, as this machine has it."""
         for volume in self.made["spec"]["template"]["spec"]["volumes"]:
@@ -454,9 +479,9 @@ class RunningPod:
 
 
 def _placed(text: str, here: Mapping[str, str]) -> str:
-    """A word of a container, with the folders of this machine."""
+    """A word of a container, with the folders and addresses of this machine."""
     for folder, own in here.items():
-        text = text.replace(f"{folder}/", f"{own}/")
+        text = text.replace(folder, own)
     return text
 
 

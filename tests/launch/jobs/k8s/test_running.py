@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+import halohop
+from halohop.datasets import synthetic
 from halohop.errors import ClusterError, HalohopError, InputError
 from halohop.launch.jobs.job import Job, Servers
 from halohop.launch.jobs.k8s.engine import Kubernetes
@@ -21,6 +23,7 @@ from halohop.launch.jobs.k8s.submitting import UnansweredError
 from halohop.launch.jobs.k8s.watching import Patience
 from halohop.launch.terminal.console import Console
 from halohop.launch.terminal.refusal import JobFailedError
+from halohop.testing.worlds import free_addresses
 from tests.support.deadlines import within
 from tests.support.kubectl import SILENCE, Cluster
 
@@ -71,8 +74,8 @@ class Launch(threading.Thread):
         except HalohopError as error:
             self.error = error
 
-    def finish(self) -> HalohopError | None:
-        self.join(within(60))
+    def finish(self, seconds: float = 60) -> HalohopError | None:
+        self.join(within(seconds))
         assert not self.is_alive(), self.said
         return self.error
 
@@ -233,6 +236,73 @@ def test_an_evicted_pod_is_said_and_starts_again(cluster):
     assert f"trainers-1 on {pod.name} (Evicted: The node was low on resource: memory.) ended" in launch.said
 
 
+def test_a_server_that_is_killed_starts_again_and_the_job_goes_on(cluster):
+    flag = cluster.folder / "go"
+    script = f'print("ready", flush=True)\nwhile not os.path.exists("{flag}"):\n    time.sleep(0.01)\n'
+    launch = Launch(job(cluster, script, servers=Servers(count=1)))
+    cluster.wait_for(lambda: "2 pods of job papers started" in launch.said or "3 pods of job papers started" in launch.said)
+    server = cluster.pod("papers-servers-0")
+    cluster.wait_for(lambda: len(server.lines["server"]) == 1)
+    server.crash()
+    cluster.wait_for(lambda: server.restarts == 1 and server.is_running and len(server.lines["server"]) == 3)
+    cluster.wait_for(lambda: logs_of(cluster)["papers-servers-0-server-0.log"].count("serving\n") == 2)
+    flag.touch()
+    assert launch.finish() is None, launch.said
+
+
+def test_a_server_that_fails_each_time_ends_the_launch(cluster):
+    cluster.instead = {
+        "server": ["python", "-c", "import sys; print('no partitions here'); sys.exit(2)"],
+        "servers": ["sleep", "300"],
+    }
+    launch = Launch(job(cluster, servers=Servers(count=1)))
+    error = launch.finish()
+    assert isinstance(error, ClusterError), launch.said
+    assert "server-0 on papers-servers-0 failed with exit code 2; the end of " in str(error)
+    assert "    no partitions here" in str(error)
+    assert nothing_is_left(cluster)
+
+
+def test_a_log_that_cannot_be_written_ends_no_job(cluster, monkeypatch):
+    (cluster.folder.parent / "shared/run/logs").mkdir(parents=True)
+    launch = Launch(job(cluster, "print('here')", servers=Servers(count=1)))
+    assert launch.finish() is None
+    (cluster.folder.parent / "shared/run/logs/papers-servers-0-server-0.log").unlink()
+    (cluster.folder.parent / "shared/run/logs/papers-servers-0-server-0.log").mkdir()
+    launch = Launch(job(cluster, WAIT.replace("300", "0.5"), servers=Servers(count=1)))
+    assert launch.finish() is None
+    assert "the rest of a log is lost: " in launch.said
+    assert "papers-servers-0-server-0.log" in launch.said
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+def test_trainers_that_are_killed_start_again_with_the_same_losses(cluster, tmp_path):
+    """torchrun in both pods; a pod killed in the middle ends the other, both start again from the last save."""
+    cluster.torchrun = True
+    shared = tmp_path / "shared"
+    halohop.partition(synthetic("tiny"), shared / "parts", num_parts=2, method="random")
+    train = {"epochs": 5, "batch_size": 16, "fanout": [5, 5], "eval_every": 5, "save_every": 15}
+
+    def losses(out: str) -> dict[int, float]:
+        file = shared / out / "metrics.jsonl"
+        events = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+        return {event["epoch"]: event["loss"] for event in events if event["event"] == "epoch"}
+
+    def launch(out: str) -> Launch:
+        port = int(free_addresses(1)[0].rpartition(":")[2])
+        return Launch(job(cluster, run=(), train=train, out=f"{shared}/{out}", master_port=port, options={"retries": 1}))
+
+    undisturbed = launch("undisturbed")
+    assert undisturbed.finish(300) is None, undisturbed.said
+    killed = launch("killed")
+    cluster.wait_for(lambda: losses("killed"), 200)
+    cluster.pod("papers-trainers-1").kill_all()
+    assert killed.finish(300) is None, killed.said
+    assert losses("killed") == losses("undisturbed")
+    assert len(cluster.all_pods) == 6
+
+
 def test_a_pod_that_is_nowhere_scheduled_is_said_and_ends_in_time(cluster):
     cluster.obstacles["papers-trainers-1"] = ("Unschedulable", "0/3 nodes are available: 3 Insufficient memory.")
     launch = Launch(job(cluster, WAIT, options={"start_seconds": 1}))
@@ -281,7 +351,7 @@ def test_a_job_goes_on_while_the_cluster_does_not_answer(cluster):
     assert isinstance(error, UnansweredError)
     assert "job papers goes on, but the cluster has not answered for" in str(error)
     assert SILENCE.strip() in str(error)
-    assert "kubectl get pods --selector=app.kubernetes.io/name=halohop" in str(error)
+    assert "kubectl get pods --selector=app.kubernetes.io/instance=papers" in str(error)
     assert "kubectl delete job papers-trainers" in str(error)
     assert not any(words[0] == "delete" for words, _ in cluster.calls)
     assert len(cluster.pods) == 2

@@ -10,7 +10,7 @@ from halohop.launch.jobs.k8s.kubectl import Kubectl
 from halohop.launch.jobs.k8s.manifests import DEFAULTS, JOB_INDEX, SERVER_INDEX, manifests
 from halohop.launch.jobs.k8s.options import Options
 from halohop.launch.jobs.k8s.script import script_of, with_script
-from halohop.launch.jobs.k8s.submitting import must_bring, submitted
+from halohop.launch.jobs.k8s.submitting import hints, must_bring, submitted
 from halohop.launch.jobs.k8s.template import Object, yaml_of
 from halohop.launch.jobs.k8s.watching import Patience, Watch
 from halohop.launch.jobs.lock import alone_in
@@ -70,9 +70,9 @@ class Kubernetes:
                 write_plan(made)
             brings = must_bring(kubectl, job, options)
             with submitted(kubectl, wanted, job, options, token if brings else None, console) as uid:
-                console.print(f"job {job.name} is submitted; logs of its pods: {here}/logs")
-                console.print(f"watch: {kubectl.typed('get', 'pods', '--selector=app.kubernetes.io/instance=' + job.name)}")
-                console.print(f"cancel: {kubectl.typed('delete', 'job', job.name + '-trainers')}")
+                console.print(
+                    f"job {job.name} is submitted; logs of its pods: {here}/logs", hints(kubectl, job), sep="\n", soft_wrap=True
+                )
                 Watch(kubectl, job, uid, options, here / "logs", console, self.patience).until_done()
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from halohop.errors import WriteError
 from halohop.files.aside import writing
 from halohop.launch.jobs.k8s.kubectl import Kubectl, environment
 from halohop.launch.jobs.k8s.pods import Pod
@@ -23,10 +24,13 @@ class PodLogs:
         kubectl: reads them.
         folder: of ``POD-trainers-K.log`` and ``POD-server-K.log``.
         show: gets each line that a pod's main container writes.
+        complain: is told which log cannot be written.
     """
 
-    def __init__(self, kubectl: Kubectl, folder: Path, show: Callable[[Pod, bytes], None]) -> None:
-        self._kubectl, self._folder, self._show = kubectl, folder, show
+    def __init__(
+        self, kubectl: Kubectl, folder: Path, show: Callable[[Pod, bytes], None], complain: Callable[[str], None]
+    ) -> None:
+        self._kubectl, self._folder, self._show, self._complain = kubectl, folder, show, complain
         self._readers: dict[tuple[str, str], _Reader] = {}
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -41,7 +45,7 @@ class PodLogs:
             if each.has_started and (pod.uid, each.name) not in self._readers:
                 words = self._kubectl.words("logs", "--follow", "--timestamps", pod.name, f"--container={each.name}")
                 show = (lambda line, pod=pod: self._show(pod, line)) if each is pod.containers[-1] else _hide
-                reader = _Reader(words, self.file(pod, each.name), show)
+                reader = _Reader(words, self.file(pod, each.name), show, self._complain)
                 self._readers[pod.uid, each.name] = reader
                 reader.start()
             if each.state == "terminated" and pod.process.startswith("trainers"):
@@ -64,21 +68,27 @@ class PodLogs:
 class _Reader(threading.Thread):
     """Writes a log to a file. It asks again if the connection is lost, from the last line on."""
 
-    def __init__(self, words: tuple[str, ...], file: Path, show: Callable[[bytes], None]) -> None:
+    def __init__(
+        self, words: tuple[str, ...], file: Path, show: Callable[[bytes], None], complain: Callable[[str], None]
+    ) -> None:
         super().__init__(name=f"halohop-log-{file.name}", daemon=True)
-        self._words, self._show, self._file = words, show, file
+        self._words, self._show, self._file, self._complain = words, show, file, complain
         self._last = b""
         self._closing = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self.has_ended = threading.Event()
 
     def run(self) -> None:
-        with self._file.open("wb", buffering=0) as file:
-            while not self._closing.is_set():
-                ended = self.has_ended.is_set()
-                if self._read(file.write) == 0 and ended:
-                    return
-                self._closing.wait(_AGAIN_S)
+        try:
+            with self._file.open("wb", buffering=0) as file:
+                while not self._closing.is_set():
+                    ended = self.has_ended.is_set()
+                    if self._read(file.write) == 0 and ended:
+                        return
+                    self._closing.wait(_AGAIN_S)
+        except OSError as error:  # the job goes on
+            self._complain(f"the rest of a log is lost: {WriteError.of(self._file, error)}")
+            self.close()
 
     def close(self) -> None:
         self._closing.set()

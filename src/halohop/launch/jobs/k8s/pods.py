@@ -69,6 +69,11 @@ class Pod:
         return any(container.has_started for container in self.containers)
 
     @property
+    def is_at_work(self) -> bool:
+        """Whether the main container has started."""
+        return bool(self.containers) and self.containers[-1].has_started
+
+    @property
     def obstacle(self) -> tuple[str, str] | None:
         """What keeps the pod from starting, in a word, and what Kubernetes says about it."""
         waits = [(each.reason, each.message) for each in self.containers if each.state == "waiting"]

@@ -47,6 +47,12 @@ def must_bring(kubectl: Kubectl, job: Job, options: Options) -> bool:
     return token not in found
 
 
+def hints(kubectl: Kubectl, job: Job) -> str:
+    """What a user types to follow a job without its launcher, and to end it."""
+    watch = kubectl.typed("get", "pods", f"--selector=app.kubernetes.io/instance={job.name}")
+    return f"watch: {watch}\ncancel: {kubectl.typed('delete', 'job', f'{job.name}-trainers')}"
+
+
 @contextmanager
 def submitted(
     kubectl: Kubectl, wanted: Sequence[Object], job: Job, options: Options, token: str | None, console: Console
@@ -115,6 +121,8 @@ def _delete(kubectl: Kubectl, launch: str, name: str, console: Console, **second
     try:
         kubectl("delete", "jobs", f"--selector={_LAUNCH}={launch}", "--wait=false", **seconds)
     except HalohopError as error:
-        console.print(f"job {name} could not be deleted ({error}); delete it: {kubectl.typed('delete', 'job', name)}")
+        console.print(
+            f"job {name} could not be deleted ({error}); delete it: {kubectl.typed('delete', 'job', name)}", soft_wrap=True
+        )
         return False
     return True

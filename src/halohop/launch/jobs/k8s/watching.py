@@ -13,7 +13,7 @@ from halohop.launch.jobs.k8s.kubectl import Kubectl
 from halohop.launch.jobs.k8s.options import Options
 from halohop.launch.jobs.k8s.pod_logs import PodLogs
 from halohop.launch.jobs.k8s.pods import Pod, pod_of
-from halohop.launch.jobs.k8s.submitting import UnansweredError
+from halohop.launch.jobs.k8s.submitting import UnansweredError, hints
 from halohop.launch.processes.failures import Failure, failure
 from halohop.launch.terminal.console import Console
 from halohop.launch.terminal.logs import is_verbose
@@ -60,7 +60,7 @@ class Watch:
     ) -> None:
         self._kubectl, self._job, self._uid, self._console, self._patience = kubectl, job, uid, console, patience
         self._selector = f"--selector=app.kubernetes.io/name=halohop,app.kubernetes.io/instance={job.name}"
-        self._logs = PodLogs(kubectl, logs, self._show)
+        self._logs = PodLogs(kubectl, logs, self._show, console.print)
         self._start_seconds, self._begun = options.start_seconds, time.monotonic()
         self._have_started = False
         self._since: dict[tuple[str, str], float] = {}  # when an obstacle of a pod was first seen
@@ -92,12 +92,8 @@ class Watch:
                 return found
             except HalohopError as error:
                 if (silent := time.monotonic() - begun) > self._patience.silent:
-                    name = self._job.name
-                    raise UnansweredError(
-                        f"job {name} goes on, but the cluster has not answered for {silent:.0f} s: {error}\n"
-                        f"watch: {self._kubectl.typed('get', 'pods', self._selector)}\n"
-                        f"cancel: {self._kubectl.typed('delete', 'job', f'{name}-trainers')}"
-                    ) from error
+                    said = f"job {self._job.name} goes on, but the cluster has not answered for {silent:.0f} s: {error}"
+                    raise UnansweredError(f"{said}\n{hints(self._kubectl, self._job)}") from error
             pause.wait(self._patience.every)
 
     def _has_ended(self, found: list[Any]) -> bool:
@@ -132,7 +128,7 @@ class Watch:
         failed = Failure(name=name, code=1 if at is None else at.code, log=log, error=None, said=None if log.exists() else "")
         self._failed[pod.uid] = (pod, "", "", failed) if at is None else (pod, at.began, at.ended, failed)
         if not is_last:
-            self._console.print(f"{name} ended with exit code {failed.code}; see {log}")
+            self._console.print(f"{name} ended with exit code {failed.code}; see {log}", soft_wrap=True)
 
     def _failure(self, end: Any, trainers: list[Pod]) -> JobFailedError:
         """What to raise for a Job that has failed: the pods of its last incident, the likeliest culprit first."""
@@ -159,13 +155,10 @@ class Watch:
         for pod in pods:
             if not pod.has_started and pod.obstacle is not None:
                 self._check_obstacle(pod, *pod.obstacle, now)
+        if not all(pod.is_at_work for pod in pods):
+            self._check_servers(pods)
         if self._have_started:
             return
-        for pod in pods:
-            crashed = pod.containers[-1] if pod.process.startswith("server") and pod.containers else None
-            if crashed is not None and crashed.restarts >= _CRASHES and crashed.code:
-                name = f"{pod.process} on {pod.name}"
-                raise failure([Failure(name=name, code=crashed.code, log=self._logs.file(pod, "server"), error=None)])
         waiting = [pod for pod in pods if not pod.has_started]
         if not waiting and sum(pod.owner == self._uid for pod in pods) >= count:
             self._have_started = True
@@ -179,13 +172,23 @@ class Watch:
                 + "; ".join(reasons)
             )
 
+    def _check_servers(self, pods: list[Pod]) -> None:
+        """Nobody waits for a server that ends again and again."""
+        for pod in pods:
+            main = pod.containers[-1] if pod.process.startswith("server") and pod.containers else None
+            if main is not None and main.state != "running" and main.restarts >= _CRASHES and main.code:
+                failed = Failure(
+                    name=f"{pod.process} on {pod.name}", code=main.code, log=self._logs.file(pod, main.name), error=None
+                )
+                raise failure([failed])
+
     def _check_obstacle(self, pod: Pod, reason: str, message: str, now: float) -> None:
         first = self._since.setdefault((pod.uid, "" if reason.startswith(_HOPELESS) else reason), now)
         said = f"{pod.name} cannot start: {reason}: {message}"
         if reason.startswith(_HOPELESS) and now - first > self._patience.stuck:
             raise InputError(f"{said}; correct image, pull_secret or env_secrets in [k8s]")
         if first == now:
-            self._console.print(said)
+            self._console.print(said, soft_wrap=True)
 
     def _why(self, pod: Pod) -> str:
         return ": ".join(pod.obstacle) if pod.obstacle else self._events(pod.uid)
