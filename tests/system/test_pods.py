@@ -20,7 +20,7 @@ from tests.support.pods import Pods, kill, on_pods, terminate
 
 WORKER = Path(__file__).parent / "worker.py"
 CLIENT = WORKER.parent / "client.py"
-SECRETS = {"halohop-token/token": "a secret of these tests only"}
+SECRETS = dict.fromkeys(("halohop-token/token", "papers-token/token"), "a secret of these tests only")
 EPOCHS = 50
 PATIENCE = 90
 NAMES = ("graph-servers-0", "graph-servers-1")

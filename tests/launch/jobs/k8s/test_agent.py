@@ -46,3 +46,12 @@ def test_a_signal_ends_the_ranks_and_is_the_code(tmp_path):
     process.send_signal(signal.SIGTERM)
     done = process.finish()
     assert done.returncode == 128 + signal.SIGTERM, done.stderr
+
+
+def test_a_script_of_a_config_map_imports_modules_of_the_working_directory(monkeypatch):
+    monkeypatch.setattr("torch.distributed.run.main", lambda words: None)
+    monkeypatch.setenv("PYTHONPATH", "/mine")
+    assert agent.main(["--nnodes=1", "t.py"]) == 0
+    assert os.environ["PYTHONPATH"] == "/mine"
+    assert agent.main(["--nnodes=1", "/script/t.py"]) == 0
+    assert os.environ["PYTHONPATH"] == f"/mine:{Path.cwd()}"

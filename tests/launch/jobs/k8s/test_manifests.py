@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from halohop.errors import InputError
 from halohop.launch.jobs.job import Job, Servers
 from halohop.launch.jobs.k8s.engine import Kubernetes, plan_of
 from halohop.launch.jobs.plan import torchrun
@@ -131,18 +132,50 @@ def test_a_server_has_time_for_its_grace():
     assert {"name": "metrics", "containerPort": 9000} in ports
 
 
-def test_trainers_that_were_asked_to_end_start_again_and_others_fail():
-    def rules(**options: Any) -> tuple[int, list[Any]]:
-        spec = objects_of(shown(job(options=options)))["Job/papers-trainers"]["spec"]
-        return spec["backoffLimit"], spec["podFailurePolicy"]["rules"]
+def spec_of(**options: Any) -> Any:
+    return objects_of(shown(job(options=options)))["Job/papers-trainers"]["spec"]
 
-    _, (moved, asked, failed) = rules()
+
+def test_trainers_that_were_asked_to_end_start_again_and_others_fail():
+    spec = spec_of()
+    moved, asked, failed = spec["podFailurePolicy"]["rules"]
     assert moved["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
     assert (moved["action"], asked["action"], failed["action"]) == ("Ignore", "Ignore", "FailJob")
     assert asked["onExitCodes"] == {"containerName": "trainers", "operator": "In", "values": [75, 143]}
     assert failed["onExitCodes"] == {"containerName": "trainers", "operator": "NotIn", "values": [75, 143]}
-    limit, kept = rules(retries=4)
-    assert (limit, kept) == (4, [moved, asked])
+    assert spec["backoffLimit"] == 6
+    again = spec_of(retries=4)
+    assert again["podFailurePolicy"]["rules"] == [moved, asked]
+    assert (again["backoffLimitPerIndex"], again["maxFailedIndexes"]) == (4, 0)
+    assert "backoffLimit" not in again
+
+
+def test_a_job_has_a_deadline_and_a_time_to_live_if_the_user_sets_them():
+    assert {"activeDeadlineSeconds", "ttlSecondsAfterFinished"} & spec_of().keys() == set()
+    spec = spec_of(deadline_seconds=3600, ttl_seconds=60)
+    assert (spec["activeDeadlineSeconds"], spec["ttlSecondsAfterFinished"]) == (3600, 60)
+
+
+def test_a_script_of_this_machine_comes_by_a_config_map(tmp_path):
+    (tmp_path / "t.py").write_text("print('$name')\n")
+    objects = objects_of(shown(job(folder=str(tmp_path))))
+    assert objects["ConfigMap/papers-script"]["data"] == {"script": "print('$name')\n"}
+    spec = objects["Job/papers-trainers"]["spec"]["template"]["spec"]
+    assert spec["volumes"][-1]["configMap"] == {"name": "papers-script", "items": [{"key": "script", "path": "t.py"}]}
+    assert spec["containers"][0]["volumeMounts"][-1] == {"name": "script", "mountPath": "/script"}
+    assert spec["containers"][0]["args"][-2:] == ["/script/t.py", "/shared/parts"]
+    on_the_claim = job(folder=str(tmp_path), data=f"{tmp_path}/parts", out=f"{tmp_path}/run", options={"mount": str(tmp_path)})
+    assert "ConfigMap/papers-script" not in objects_of(shown(on_the_claim))
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [(b"#" * (2**20 + 1), "has 1048577 bytes, but a ConfigMap has at most 1048576"), (b"\xff", "is not UTF-8 text")],
+)
+def test_a_script_that_no_config_map_can_bring_is_refused(tmp_path, content, complaint):
+    (tmp_path / "t.py").write_bytes(content)
+    with pytest.raises(InputError, match=rf"t.py {complaint}.*; copy it into the image or onto the claim, .*\(/shared/t.py\)"):
+        shown(job(folder=str(tmp_path)))
 
 
 def test_trainers_wait_for_all_servers_and_for_each_other():

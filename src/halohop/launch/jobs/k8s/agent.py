@@ -3,16 +3,22 @@
 ``python -m halohop.launch.jobs.k8s.agent OPTIONS SCRIPT ARGUMENTS``, with the options of torchrun.
 """
 
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from torch.distributed import run
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
+from halohop.launch.jobs.k8s.script import FOLDER
+
 
 def main(arguments: Sequence[str]) -> int:
     """Runs torchrun; returns the exit code: that of the rank that failed first, or 128 and the number of the signal."""
+    if any(word.startswith(f"{FOLDER}/") for word in arguments):  # the user's modules are in the image
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(Path.cwd()))))
     try:
         run.main([*arguments])
     except ChildFailedError as error:

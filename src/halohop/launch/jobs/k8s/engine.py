@@ -1,32 +1,37 @@
-"""The engine `k8s`: a job as manifests of Kubernetes' core kinds, for `kubectl apply`."""
+"""The engine `k8s`: a job as objects of Kubernetes' core kinds, which kubectl creates, watches and deletes."""
 
-import sys
-from dataclasses import replace
+import shlex
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import NoReturn
 
 from halohop.errors import InputError
-from halohop.launch.jobs.engine import Engine
 from halohop.launch.jobs.job import Job
-from halohop.launch.jobs.k8s.documents import yaml_of
+from halohop.launch.jobs.k8s.kubectl import Kubectl
+from halohop.launch.jobs.k8s.manifests import DEFAULTS, JOB_INDEX, SERVER_INDEX, manifests
 from halohop.launch.jobs.k8s.options import Options
-from halohop.launch.jobs.k8s.pods import Object, Pods, Setting
-from halohop.launch.jobs.k8s.serving import DEFAULTS, INDEX, serving
-from halohop.launch.jobs.k8s.training import INDEX as JOB_INDEX
-from halohop.launch.jobs.k8s.training import training
+from halohop.launch.jobs.k8s.script import script_of, with_script
+from halohop.launch.jobs.k8s.submitting import hints, must_bring, submitted
+from halohop.launch.jobs.k8s.template import Object, yaml_of
+from halohop.launch.jobs.k8s.watching import Patience, Watch
+from halohop.launch.jobs.lock import alone_in
 from halohop.launch.jobs.plan import Plan, plan
+from halohop.launch.jobs.plan_file import write_plan
+from halohop.launch.jobs.secret import secret_of
 from halohop.launch.jobs.tables import convert
 from halohop.launch.terminal.console import Console
 
-_SERVER_INDEX = "HALOHOP_SERVER"
+_TTL_S = 600  # of a job whose launcher is gone
 
 
-def engine() -> Engine:
-    return Kubernetes()
-
-
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kubernetes:
-    """Prints manifests; the cluster is the user's, and kubectl talks to it."""
+    """Runs jobs with the user's kubectl and credentials.
+
+    Args:
+        patience: with the cluster.
+    """
+
+    patience: Patience = field(default_factory=Patience)
 
     def plan(self, job: Job) -> Plan:
         """
@@ -48,43 +53,51 @@ class Kubernetes:
         )
         return about + yaml_of(objects(job))
 
-    def run(self, job: Job, console: Console) -> NoReturn:
-        """
+    def run(self, job: Job, console: Console) -> None:
+        """Runs a job to its end, and deletes what it made. Logs of all pods are kept here. SIGHUP does not end the job.
+
         Raises:
-            InputError: always; names what runs the job.
+            InputError: kubectl is missing or refuses; what the job needs is not there; pods cannot start as they are asked for.
+            ClusterError: pods did not start in time, or the API server does not answer: then the job goes on.
+            JobFailedError: the job failed; says which pod, and shows the end of its log.
         """
-        objects(job)
-        raise InputError(
-            "the engine k8s prints manifests, and kubectl runs them: halohop launch ... --print | kubectl apply -f -; "
-            f"then kubectl logs -f job/{job.name}-trainers"
-        )
+        options = _options(job)
+        made, wanted = plan_of(job), objects(job, replace(options, ttl_seconds=options.ttl_seconds or _TTL_S))
+        token, here = secret_of(job), _folder_here(job, options)
+        kubectl = Kubectl(command=tuple(shlex.split(options.command)), namespace=options.namespace)
+        with alone_in(here):
+            if str(here) == job.out:
+                write_plan(made)
+            brings = must_bring(kubectl, job, options)
+            with submitted(kubectl, wanted, job, options, token if brings else None, console) as uid:
+                console.print(
+                    f"job {job.name} is submitted; logs of its pods: {here}/logs", hints(kubectl, job), sep="\n", soft_wrap=True
+                )
+                Watch(kubectl, job, uid, options, here / "logs", console, self.patience).until_done()
 
 
-def objects(job: Job) -> list[Object]:
-    """The objects of a job: those of its servers, then those of its trainers.
+def engine() -> Kubernetes:
+    return Kubernetes()
+
+
+def objects(job: Job, options: Options | None = None) -> list[Object]:
+    """Returns the objects of a job: those of its servers, then those of its trainers.
+
+    Args:
+        job: what was asked for.
+        options: in place of the job's.
 
     Raises:
         InputError: what a job asks for that pods cannot have.
     """
-    options = _options(job)
+    options = options or _options(job)
     made = plan_of(job)
-    setting = Setting(
-        job=made.job,
-        options=options,
-        python="python" if job.python == sys.executable else job.python,
-        folder=_folder(job, options),
-    )
-    _check(setting, made)
-    found: list[Object] = []
-    if made.job.servers is not None:
-        servers = Pods(setting=setting, part="servers", processes=made.servers, number=_SERVER_INDEX, source=INDEX)
-        found += serving(servers, made.job.servers, _name(job, "servers"))
-    trainers = Pods(setting=setting, part="trainers", processes=made.trainers, number=JOB_INDEX)
-    return [*found, *training(trainers, made, _name(job, "trainers"))]
+    _check(job, options)
+    return manifests(made, options, script_of(job, options))
 
 
 def plan_of(job: Job) -> Plan:
-    """The processes of a job on pods, by the names that pods have in addresses.
+    """Returns the processes of a job on pods, by the names that pods have in addresses.
 
     Raises:
         InputError: hosts are named, which Kubernetes chooses.
@@ -99,42 +112,32 @@ def plan_of(job: Job) -> Plan:
         servers = replace(servers, options={**DEFAULTS, **servers.options})
         count = len(servers.shares) or servers.count or job.hosts
     homes = () if servers is None else _pods(job, "servers", count)
-    return plan(replace(job, servers=servers), _pods(job, "trainers", job.hosts), apart=homes)
+    job = with_script(job, script_of(job, _options(job)))
+    return plan(replace(job, servers=servers), _pods(job, "trainers", job.num_hosts), apart=homes)
 
 
 def _options(job: Job) -> Options:
-    return convert(job.options, Options, "[k8s]")
-
-
-def _name(job: Job, part: str) -> str:
-    return f"{job.name}-{part}"
+    options = convert(job.options, Options, "[k8s]")
+    return options if options.secret else replace(options, secret=f"{job.name}-token")
 
 
 def _pods(job: Job, part: str, count: int) -> tuple[str, ...]:
     """Names of pods: those of a StatefulSet and of an Indexed Job are alike, below the Service that has their name."""
-    name = _name(job, part)
-    return tuple(f"{name}-{number}.{name}" for number in range(count))
+    return tuple(f"{job.name}-{part}-{number}.{job.name}-{part}" for number in range(count))
 
 
-def _folder(job: Job, options: Options) -> str:
-    """The working directory: the job's, unless that is just the launcher's, which no pod has."""
-    shared = bool(options.claim) and PurePosixPath(job.folder).is_relative_to(options.mount)
-    return job.folder if shared or job.folder != str(Path.cwd()) else ""
+def _folder_here(job: Job, options: Options) -> Path:
+    """The run folder if this machine has the volume, too; else one of its name below `runs`."""
+    return Path(job.out) if Path(options.mount).is_dir() else Path("runs", Path(job.out).name)
 
 
-def _check(setting: Setting, made: Plan) -> None:
-    options, job = setting.options, made.job
+def _check(job: Job, options: Options) -> None:
     if job.name[0].isdigit():
         raise InputError(f"name={job.name!r} begins with a digit, which the name of a Service in Kubernetes must not")
-    if job.token_file is not None:
-        raise InputError(
-            f"token_file={job.token_file} is a file of this machine; pods read the Secret {options.secret!r}: "
-            f"kubectl create secret generic {options.secret} --from-file=token={job.token_file}, and leave token_file out"
-        )
     if job.cache is not None and "{" in job.cache:
         raise InputError(f"cache={job.cache!r}: each pod has a cache of its own; leave {{host}} out")
     for name, value in job.env.items():
-        if name in (_SERVER_INDEX, JOB_INDEX):
+        if name in (SERVER_INDEX, JOB_INDEX):
             raise InputError(f"{name} in env is the number of a pod, which Kubernetes gives it; leave it out")
         if "\0" in value:
             raise InputError(f"the value of {name} in env holds a zero byte, which no environment can")

@@ -25,7 +25,9 @@ class Options:
 
     Args:
         image: of all pods; Python, halohop and the user's script are in it.
-        secret: name of a Secret in the namespace, whose key `token` is the shared secret.
+        secret: name of a Secret in the namespace, whose key `token` is the shared secret; it is made for the time of the job if
+            it is not there. "": one of the job's own.
+        command: kubectl and options of it, such as ``"kubectl --context=prod"``.
         namespace: of all objects; "": that of kubectl.
         claim: name of a PersistentVolumeClaim that all pods mount, for the run folder and shared data.
         mount: where they mount it.
@@ -35,8 +37,11 @@ class Options:
         cache_size: how large the cache of a pod may become; None: as large as its node allows.
         shared_memory: how large /dev/shm may become, which worker processes use; None: the pod's memory.
         start_seconds: how long pods may take to start, all of them: trainers wait for servers, and for each other.
-        retries: how often trainers may fail, in all, before the job has failed. Those that were asked to end, and saved where
-            they were, are always started again.
+        retries: how many incidents trainers may have before the job has failed; an incident ends all of them, and all start
+            again. Those that were asked to end, and saved where they were, are always started again.
+        deadline_seconds: how long the job may take in all; None: as long as it needs.
+        ttl_seconds: when Kubernetes deletes a job that has ended, and all that was made for it, if its launcher is gone. None:
+            after 10 minutes, and never if the user applies the manifests.
         node_selector: labels of the nodes that pods run on.
         tolerations: of taints of nodes, as Kubernetes spells them.
         labels, annotations: further ones of all objects and pods.
@@ -50,7 +55,8 @@ class Options:
     """
 
     image: str
-    secret: str
+    secret: str = ""
+    command: str = "kubectl"
     namespace: str = ""
     claim: str = ""
     mount: str = "/shared"
@@ -64,6 +70,8 @@ class Options:
     shared_memory: Quantity | None = None
     start_seconds: int = 3600
     retries: int = 0
+    deadline_seconds: int | None = None
+    ttl_seconds: int | None = None
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Mapping[str, Any], ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -76,8 +84,9 @@ class Options:
     def __post_init__(self) -> None:
         if not self.image or any(letter.isspace() for letter in self.image):
             raise InputError(f"image={self.image!r} is no image of a container; give one like registry.example.org/halohop:1")
-        check_name("secret", self.secret)
-        for name in ("claim", "pull_secret", "service_account"):
+        if not self.command.split():
+            raise InputError("command is empty; give kubectl, and options of it")
+        for name in ("secret", "claim", "pull_secret", "service_account"):
             if getattr(self, name):
                 check_name(name, getattr(self, name))
         for secret in self.env_secrets:
@@ -96,8 +105,9 @@ class Options:
                 _QUANTITY.fullmatch(str(amount)) and any(digit in "123456789" for digit in str(amount))
             ):
                 raise InputError(f"{name}={amount!r} is no quantity of Kubernetes; give one like 4, 500m or 16Gi")
-        for name, least in (("gpus", 0), ("start_seconds", 1), ("retries", 0), ("user", 1)):
-            if getattr(self, name) < least:
+        least_values = {"gpus": 0, "start_seconds": 1, "retries": 0, "deadline_seconds": 1, "ttl_seconds": 1, "user": 1}
+        for name, least in least_values.items():
+            if getattr(self, name) is not None and getattr(self, name) < least:
                 raise InputError(f"{name}={getattr(self, name)} must be at least {least}")
         for name in ("labels", "annotations", "node_selector"):
             self._check_keys(name)

@@ -3,7 +3,7 @@ import builtins
 import pytest
 
 from halohop.errors import InputError
-from halohop.launch.jobs.k8s.documents import yaml_of
+from halohop.launch.jobs.k8s.template import yaml_of
 
 
 @pytest.mark.parametrize(
