@@ -464,13 +464,13 @@ def test_a_signal_to_the_launcher(cluster, number, code, said, deleted):
 
 
 def running_here(cluster: Cluster) -> list[str]:
-    """Processes of this cluster's kubectl."""
+    """Processes of kubectl that read logs."""
     found = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             text = file.read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
-        if f"{cluster.bin}/kubectl" in text and "launch" not in text:
+        if f"{cluster.bin}/kubectl logs" in text:
             found.append(text)
     return found
