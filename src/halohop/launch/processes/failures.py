@@ -29,7 +29,7 @@ class Failure:
     Args:
         name: of the process, for messages.
         code: its exit code, as `subprocess` counts: negative for a signal.
-        log: what it printed.
+        log: what it printed; the file need not exist.
         error: what it reported itself, if anything.
     """
 
@@ -121,4 +121,5 @@ def _tail(failed: Failure) -> str:
 
 
 def _last_lines(failed: Failure) -> list[str]:
-    return failed.log.read_text(errors="replace").rstrip().splitlines()[-TAIL_LINES:]
+    text = failed.log.read_text(errors="replace") if failed.log.exists() else ""
+    return text.rstrip().splitlines()[-TAIL_LINES:]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from halohop.launch.jobs.k8s import agent
 from halohop.testing.worlds import free_addresses
 from tests.support.forked import Forked
 

@@ -125,7 +125,7 @@ class Watch:
         why = pod.reason or (at.reason if at is not None and at.reason != "Error" else "")
         name = f"{pod.process} on {pod.name}" + (f" ({why}{f': {pod.message}' if pod.message else ''})" if why else "")
         log = self._logs.file(pod, "trainers" if at is None else at.name)
-        failed = Failure(name=name, code=1 if at is None else at.code, log=log, error=None, said=None if log.exists() else "")
+        failed = Failure(name=name, code=1 if at is None else at.code, log=log, error=None)
         self._failed[pod.uid] = (pod, "", "", failed) if at is None else (pod, at.began, at.ended, failed)
         if not is_last:
             self._console.print(f"{name} ended with exit code {failed.code}; see {log}", soft_wrap=True)
