@@ -170,7 +170,8 @@ def test_each_host_has_its_own_value_of_the_graph_in_its_environment(stubs: Stub
 
 
 def test_ports_that_nobody_names_are_those_of_the_job(stubs: Stubs, tmp_path: Path) -> None:
-    python = str(stubs.write("python", f"{RECORDER}if [[ $3 == serve ]]; then exec sleep 60; fi\n"))
+    waits = "if [[ $3 == serve ]]; then exec sleep 60; fi\nuntil [[ -e $STUBS/env--n2 ]]; do sleep 0.01; done\n"
+    python = str(stubs.write("python", RECORDER + waits))
     table = {
         "engine": "slurm",
         "hosts": 2,
@@ -180,6 +181,7 @@ def test_ports_that_nobody_names_are_those_of_the_job(stubs: Stubs, tmp_path: Pa
         "python": python,
     }
     for number, first in (("7", 20112), ("8", 20128), ("797", 32752), ("798", 20000)):
+        (stubs.folder / "env--n2").unlink(missing_ok=True)
         wanted = job_of({**table, "servers": {"count": 3}}, "job.toml")
         stubs.run(script(wanted, Options()), {"SLURM_JOB_ID": number})
         assert environment(stubs, "1-n2")["MASTER_PORT"] == str(first)
