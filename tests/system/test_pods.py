@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -41,6 +42,8 @@ def expected(folders, tmp_path) -> list[str]:
 def pods(network, folders, tmp_path, request) -> Iterator[Pods]:
     """Two servers, with as many replicas as the test asks for, and a trainer; each server fetches its partitions first."""
     sampling, replicas = request.param
+    for script in (CLIENT, WORKER):
+        shutil.copy(script, tmp_path)  # the claim; a ConfigMap would bring a script from elsewhere
     job = Job(
         engine="k8s",
         name="graph",
@@ -48,7 +51,7 @@ def pods(network, folders, tmp_path, request) -> Iterator[Pods]:
         data=str(tmp_path / "parts"),
         cache=str(tmp_path / "cache"),
         servers=Servers(count=2, replicas=replicas),
-        run=(str(CLIENT), "{graph}", str(EPOCHS), sampling, str(PATIENCE)),
+        run=(str(tmp_path / CLIENT.name), "{graph}", str(EPOCHS), sampling, str(PATIENCE)),
         out=str(tmp_path / "out"),
         options={"image": "halohop", "secret": "halohop-token", "claim": "shared", "mount": str(tmp_path)},
     )
