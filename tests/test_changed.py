@@ -22,7 +22,7 @@ ROOT, ALWAYS, changed, select = (script[name] for name in ("ROOT", "ALWAYS", "ch
         (["tests/store/test_disk.py", "tests/store/test_that_was_deleted.py"], ["tests/store/test_disk.py"]),
         (["tests/system/conftest.py"], ["tests/system"]),
         (
-            ["tests/support/contracts.py"],
+            ["tests/support/contracts/transport.py"],
             ["tests/transport/test_tcp.py", "tests/transport/test_tls.py"],
         ),
         (["tests/changed.py", "tests/conftest.py"], ["tests/test_changed.py"]),

@@ -34,7 +34,7 @@ class Unheard:
 
 
 class PeerContract:
-    """The part of `tests.support.contracts.TransportContract` that is about peers, and what its tests are written with."""
+    """The part of `TransportContract` (tests.support.contracts) that is about peers, and what its tests are written with."""
 
     codec = Codec(MESSAGE_TYPES)
     token = Token("a token that tests share")

@@ -44,11 +44,11 @@ class Cluster:
     def names(self) -> list[str]:
         return [chr(ord("a") + number) for number in range(len(self.hosts))]
 
-    def left(self) -> list[str]:
-        """Command lines of what runs on the hosts besides their ssh servers."""
+    def left(self) -> dict[int, str]:
+        """What runs on the hosts besides their ssh servers: numbers and command lines."""
         numbers = {number for host in (*self.hosts, self.here) for number in host.process_ids()}
-        found = [_command(number) for number in numbers]
-        return [command for command in found if command and not command.startswith(("sshd", str(SSHD)))]
+        found = {number: _command(number) for number in numbers}
+        return {number: text for number, text in found.items() if text and not text.startswith(("sshd", str(SSHD)))}
 
     def connect(self, host: int) -> str:
         """The text that a user of ssh sees on a host when it works."""

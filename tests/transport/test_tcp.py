@@ -21,7 +21,7 @@ from halohop.testing.worlds import free_address
 from halohop.transport import Codec, Limits, Token, connect, serve
 from halohop.transport.handshake import ClientHandshake, Step, Terms, _step, step_of
 from halohop.transport.wire import REQUEST, Kind
-from tests.support.contracts import TransportContract
+from tests.support.contracts.transport import TransportContract
 from tests.support.forked import Forked
 from tests.support.messages import MESSAGE_TYPES
 from tests.support.strangers import GREETING, Attacker, endpoint, framed, hung_up, knock, reset, wait_for

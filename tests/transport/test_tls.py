@@ -23,7 +23,7 @@ from halohop.transport.handshake import ClientHandshake, Terms
 from halohop.transport.messages import size_of
 from halohop.transport.security import Certificate
 from halohop.transport.tls import seal_of
-from tests.support.contracts import TransportContract
+from tests.support.contracts.transport import TransportContract
 from tests.support.messages import MESSAGE_TYPES
 from tests.support.strangers import SEALED_GREETING, framed, knock, wait_for
 

@@ -138,23 +138,6 @@ def test_data_from_afar_are_fetched_once_for_all_hosts(job: Any, tmp_path: Path,
     assert (fetched / "manifest.json").read_bytes() == (tiny_parts / "manifest.json").read_bytes()
 
 
-@pytest.mark.timeout(60)
-def test_the_first_failure_names_host_rank_exit_code_and_the_end_of_its_log(
-    job: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ends, "SETTLE_S", 0.1)
-    (tmp_path / "work" / "bad.py").write_text(
-        "import os, sys, time\nif os.environ['RANK'] == '1':\n    sys.exit('LookupError: no such luck')\ntime.sleep(600)"
-    )
-    with pytest.raises(ClusterError) as failure:
-        run(job(hosts=("a", "b"), run=("bad.py",)))
-    first, *rest = str(failure.value).splitlines()
-    assert first.startswith("rank 1 (b, process ")
-    assert "failed with exit code 1; the end of " in first
-    assert rest[0].strip() == "LookupError: no such luck"
-    assert "the launcher ended rank 0 (a, process " in rest[-1]
-
-
 @pytest.mark.full
 @pytest.mark.timeout(120)
 def test_servers_serve_the_trainers_and_end_with_them(job: Any, tmp_path: Path) -> None:
@@ -196,14 +179,6 @@ def test_what_cannot_work_is_refused_before_anything_starts(
     with pytest.raises(InputError, match=complaint):
         run(job(**given))
     assert not (tmp_path / "run" / "logs").exists()
-
-
-def test_a_port_in_use_is_named(job: Any) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as holder:
-        port = holder.getsockname()[1]
-        complaint = rf"server-0 on host-0 cannot listen at 127.0.0.1:{port} \(Address already in use\)"
-        with pytest.raises(InputError, match=complaint):
-            run(job(servers=Servers(port=port)))
 
 
 @pytest.mark.full

@@ -182,7 +182,7 @@ def test_a_launcher_that_ends_ends_servers_and_trainers(hosts: Hosts, kind: sign
     assert hosts.copy().wait(within(60)) == 0
     launcher = hosts.launch("python3 scripts/train.py wait x", "--num_servers", 1)
     hosts.launches.wait_for(lambda: are_running(hosts), launcher)
-    assert sum("halohop serve" in command for command in hosts.launches.cluster.left()) == 2
+    assert sum("halohop serve" in command for command in hosts.launches.cluster.left().values()) == 2
     launcher.send_signal(kind)
     launcher.communicate(timeout=within(15))
     assert launcher.returncode == (130 if kind == signal.SIGINT else -9)

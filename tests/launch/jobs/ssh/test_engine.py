@@ -60,31 +60,6 @@ def test_hosts_fetch_their_shares_from_a_url(launches, parts: Path) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    ("what", "words"),
-    [
-        (
-            "fail",
-            [
-                "rank 1 (b, process ",
-                "LookupError: no such luck",
-                "failed with exit code 1; the end of",
-                "the launcher ended rank 0 (a, process ",
-            ],
-        ),
-        ("die", ["rank 1 (b, process ", "was killed by SIGKILL"]),
-    ],
-)
-def test_the_first_failure_is_named_with_host_and_rank(launches, what, words) -> None:
-    code, _, err = launches.run(what, 1)
-    assert code == 1
-    for word in words:
-        assert word in err
-    assert str(launches.out / "logs" / "b-rank-1.log") in err
-    assert launches.gone_within() == []
-
-
-@pytest.mark.full
 def test_results_of_a_host_that_does_not_see_the_run_folder_come_back(launches, cluster: Cluster) -> None:
     shared, private = launches.out, cluster.private / "run"
     code, _, err = launches.run("write", shared)
@@ -174,7 +149,7 @@ def test_connections_that_the_user_has_opened_are_used(launches, cluster: Cluste
     ],
 )
 def test_what_cannot_work_is_named_with_its_host(launches, more, ssh, words) -> None:
-    code, _, err = launches.run(WAITING, more=more, ssh=ssh)
+    code, _, err = launches.run(WAITING, more=more, table=ssh)
     assert code == 2
     assert words in err
     assert launches.gone_within() == []
@@ -195,9 +170,9 @@ def test_a_port_in_use_and_another_halohop_are_named(launches, cluster: Cluster)
     shutil.copytree(Path(__file__).parents[4] / "src" / "halohop", old, ignore=shutil.ignore_patterns("__pycache__"))
     init = old / "__init__.py"
     init.write_text(init.read_text().replace(f'"{__version__}"', '"0.0.9"'))
-    _, _, err = launches.run(WAITING, ssh=f'[ssh.hosts.b]\nenv = {{PYTHONPATH = "{old.parent}"}}')
+    _, _, err = launches.run(WAITING, table=f'[ssh.hosts.b]\nenv = {{PYTHONPATH = "{old.parent}"}}')
     assert "host b has halohop 0.0.9 (" in err
     assert f"but this machine has {__version__}; install the same there" in err
     (old / "launch" / "jobs" / "host" / "__main__.py").unlink()
-    _, _, err = launches.run(WAITING, ssh=f'[ssh.hosts.b]\nenv = {{PYTHONPATH = "{old.parent}"}}')
+    _, _, err = launches.run(WAITING, table=f'[ssh.hosts.b]\nenv = {{PYTHONPATH = "{old.parent}"}}')
     assert f"host b has no halohop {__version__} for" in err

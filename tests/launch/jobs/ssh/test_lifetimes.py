@@ -2,7 +2,6 @@
 
 import os
 import random
-import re
 import signal
 import time
 from collections.abc import Callable
@@ -80,58 +79,6 @@ def test_a_launcher_that_is_killed_leaves_nothing(launches, phase: str) -> None:
     launches.cluster.here.limit_rate(10**10)
     assert launches.gone_within() == []
     assert not [*launches.folder.rglob("*.partial-*")]
-
-
-def test_ctrl_c_ends_everything(launches) -> None:
-    launcher = begin(launches, "training")
-    launcher.send_signal(signal.SIGINT)
-    launcher.communicate(timeout=within(15))
-    assert launcher.returncode != 0
-    assert launches.gone_within(1) == []
-
-
-@pytest.mark.parametrize("who", ["launcher", "ranks"])
-def test_a_request_to_terminate_leaves_a_state_to_go_on_from(launches, cluster: Cluster, who: str) -> None:
-    launcher = launches.start("save", launches.folder, more="trainers = 2\nservers = 2")
-    launches.wait_for(lambda: training(launches), launcher)
-    if who == "launcher":
-        launcher.send_signal(signal.SIGTERM)
-    else:
-        for number in (number for host in cluster.hosts for number in host.process_ids()):
-            if b"processes.child" in Path(f"/proc/{number}/cmdline").read_bytes():
-                os.kill(number, signal.SIGTERM)
-    _, err = launcher.communicate(timeout=within(25))
-    assert launcher.returncode == 75, err
-    assert launches.gone_within() == []
-
-
-def test_a_rank_that_is_stopped_ends_the_job_after_the_time_of_a_step(launches) -> None:
-    code, _, err = launches.run("hang", 3, more="trainers = 2\nstall = 3")
-    assert code == 1
-    assert re.search(r"error: rank 3 \(b, process \d+\) failed: it has made no step for 3 s, and is stopped", err), err
-    assert launches.gone_within() == []
-
-
-@pytest.mark.parametrize("replicas", [1, 2])
-def test_a_killed_server_ends_the_job_unless_another_holds_its_partitions(launches, cluster: Cluster, replicas: int) -> None:
-    more = f"trainers = 2\n[servers]\ncount = 2\nreplicas = {replicas}"
-    launcher = launches.start("until", launches.folder, more=more)
-    launches.wait_for(lambda: training(launches), launcher)
-    for number in cluster.hosts[1].process_ids():
-        if b"\0serve\0" in Path(f"/proc/{number}/cmdline").read_bytes():
-            os.kill(number, signal.SIGKILL)
-    if replicas == 1:
-        _, err = launcher.communicate(timeout=within(25))
-        assert launcher.returncode == 1
-        assert re.search(r"server 1 \(b, process \d+\) was killed by SIGKILL", err), err
-    else:
-        says = "others stand in for it"
-        assert launcher.stderr is not None
-        assert any(says in line for line in launcher.stderr)  # or the launcher has ended
-        (launches.folder / "over").touch()
-        launcher.communicate(timeout=within(25))
-        assert launcher.returncode == 0
-    assert launches.gone_within() == []
 
 
 @pytest.mark.parametrize("who", ["launcher", "host"])

@@ -1,0 +1,11 @@
+"""The engine for ssh keeps the contract of engines, with real ssh servers."""
+
+import pytest
+
+from tests.support.contracts.engine import EngineContract
+
+pytestmark = [pytest.mark.timeout(240), pytest.mark.full]
+
+
+class TestSsh(EngineContract):
+    pass
