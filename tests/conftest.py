@@ -48,9 +48,12 @@ SPARE_DESCRIPTORS = {"socket": 4, "pipe": 8, "anon_inode": 16, "file": 8}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Shells start background jobs with Ctrl-C ignored, and children inherit that; tests of Ctrl-C need it heard."""
+    """Shells start background jobs with Ctrl-C ignored, nohup with SIGHUP, and children inherit that; tests of signals need
+    them heard. This process itself still ignores SIGHUP."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda number, frame: None)
     if sys.version_info[:3] == (3, 13, 0):  # torch's compiler says so
         config.addinivalue_line("filterwarnings", "ignore:Guards may run slower on Python 3.13.0:RuntimeWarning")
 

@@ -157,7 +157,7 @@ def test_a_folder_that_a_url_names(foreign: Path, tmp_path: Path, name: str) -> 
 def test_a_folder_that_is_copied_to_a_host(foreign: Path, tmp_path: Path, name: str) -> None:
     waiting = link(tmp_path / "cache" / name, foreign if name == "part-0000" else foreign / "thesis")
     copied = Copied(folder=str(tmp_path / "cache"), manifest=b"{}", files={}, small={"part-0000/nodes/x.npy": b"new"})
-    refused(lambda: copying.write(copied, (), lambda: None), waiting, foreign)
+    refused(lambda: copying.write(copied, (), lambda: None, lambda work: None), waiting, foreign)
 
 
 @pytest.mark.parametrize("name", ["checkpoint", "checkpoint/model.pt", "tables", "resume.pt", "metrics.jsonl"])

@@ -131,7 +131,7 @@ def test_what_others_cannot_find_is_refused(advertised: str, complaint: str, par
 def test_hosts_of_one_run_are_given_the_address_that_each_advertises(parts):
     board = dist.HashStore()
     with hosts(parts, [[0], [1]], board=board, advertise="localhost:0") as graphs:
-        cards = [json.loads(board.get(f"halohop/0/1/host/{host}")) for host in range(2)]
+        cards = [json.loads(board.get(f"halohop/1/host/{host}")) for host in range(2)]
         assert all(card["address"].startswith("tcp://localhost:") for card in cards)
         assert len({card["address"] for card in cards}) == 2
         with ThreadPoolExecutor(2) as pool:

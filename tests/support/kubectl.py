@@ -473,7 +473,9 @@ class RunningPod:
                 folder.mkdir(exist_ok=True)
                 (item,) = volume["configMap"]["items"]
                 text = self.cluster.objects["ConfigMap", volume["configMap"]["name"]]["data"][item["key"]]
-                (folder / item["path"]).write_text(text)
+                with self.cluster.changed:  # a pod that starts meanwhile would read an empty file
+                    if not (folder / item["path"]).exists():
+                        (folder / item["path"]).write_text(text)
                 return str(folder)
         return "/script"
 
