@@ -147,27 +147,27 @@ class Runner:
     def _begin(self, program: Program) -> None:
         assert self._order is not None
         interface = interface_towards(self._order.master)
-        polite = {} if interface is None else {GLOO_INTERFACE: interface}
+        polite = {"PYTHONUNBUFFERED": "1"} | ({} if interface is None else {GLOO_INTERFACE: interface})
         if program.sharers > 1:  # what the user has set counts
             polite[THREADS] = str(max(len(usable_cores()) // program.sharers, 1))
         report = os.fdopen(memory_file("halohop report", 0), "r+b")
-        own = {"PYTHONUNBUFFERED": "1", REPORT_FILE: f"/proc/self/fd/{report.fileno()}"}
+        file = Path(f"/proc/{os.getpid()}/fd/{report.fileno()}")  # whatever the process and its children do with descriptors
         try:
             process = subprocess.Popen(
                 [sys.executable, *program.argv],
                 cwd=self._order.folder,
-                env={**polite, **os.environ, **own, **self._order.env, **program.env},
+                env={**polite, **os.environ, **self._order.env, **program.env, REPORT_FILE: str(file)},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                pass_fds=[report.fileno()],
             )
         except OSError as error:
+            report.close()
             self._channel.send(Trouble(text=f"{program.name} cannot be started: {error.strerror}: {error.filename}"))
             return
         if not program.serves:
-            self._stalls.begin(process.pid, Path(f"/proc/self/fd/{report.fileno()}"))
+            self._stalls.begin(process.pid, file)
         self._channel.send(Started(name=program.name, process=process.pid))
         name = f"halohop-{program.name}"
         thread = threading.Thread(target=self._attend, args=(program.name, process, report), name=name, daemon=True)
