@@ -35,8 +35,9 @@ def _shown_by(file: Path, root: Path) -> list[str]:
             found = [file]
         case ("tests", name):
             found = [Path("tests", f"test_{name}")]
-        case ("tests", "support", name):
-            found = [test for test in (root / "tests").rglob("test_*.py") if _imports_support(test, name.removesuffix(".py"))]
+        case ("tests", "support", *names):
+            module = ".".join(names).removesuffix(".py")
+            found = [test for test in (root / "tests").rglob("test_*.py") if _imports_support(test, module)]
             found = [test.relative_to(root) for test in found]
         case ("tests", *_):  # a conftest or another helper of the tests beside it
             found = [file.parent]

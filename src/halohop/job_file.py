@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
-from halohop.errors import HalohopError
+from halohop.errors import HalohopError, InputError
 from halohop.files import write_file, writing
 
 
@@ -32,7 +32,10 @@ def launch(parser: ArgumentParser, job: Callable[[Namespace], dict[str, Any]], w
     given, others = parser.parse_known_args(words)
     file = Path(given.out, "job.toml")
     try:
-        text = toml({**job(given), "out": given.out})
+        table = job(given)
+        if "HALOHOP_TOKEN" in table.get("env", {}):
+            raise InputError("HALOHOP_TOKEN would be in a file that others may read; write the token to a file (--token-file)")
+        text = toml({**table, "out": given.out})
         with writing(file):
             file.parent.mkdir(parents=True, exist_ok=True)
         write_file(file, text.encode())

@@ -43,6 +43,13 @@ def read(monkeypatch: pytest.MonkeyPatch, *more: str, command: str = COMMAND) ->
     return read_job(Path("run/job.toml"), {})
 
 
+def test_the_token_goes_into_no_file(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        started(monkeypatch, *LINE.split(), "--extra_envs", f"HALOHOP_TOKEN={'5e' * 16}", COMMAND)
+    assert "write the token to a file (--token-file)" in capsys.readouterr().err
+    assert not (here / "run" / "job.toml").exists()
+
+
 def test_a_command_line_becomes_a_job_over_ssh(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = "--num_samplers 3 --num_servers 2 --num_server_threads 4 --ssh_username ann --ssh_port 2222 --num_omp_threads 5"
     job = read(monkeypatch, *words.split(), "--extra_envs", "A=x y", 'B="$HOME"=1\\')

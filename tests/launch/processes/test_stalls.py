@@ -1,15 +1,22 @@
 """Processes that hang, and those that only look like it."""
 
+import os
 import signal
+import subprocess
+import sys
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from halohop.errors import ClusterError
-from halohop.launch.processes import ends, local
+from halohop.launch.processes import ends, local, stalls
 from halohop.launch.processes.ends import Member
 from halohop.launch.processes.tasks import Task
+from tests.support.deadlines import within
 
 pytestmark = pytest.mark.timeout(120)
 STEP = "import os, signal, sys, threading\nfrom halohop.alive import note_step\nnote_step()\nprint('stepped', flush=True)\n"
@@ -72,3 +79,21 @@ def test_steps_and_what_comes_before_the_first_may_take_their_time(tmp_path: Pat
 def test_without_a_limit_a_process_may_hang(tmp_path: Path) -> None:
     kills = f"{STEP}import threading\nthreading.Event().wait(3)\nos.kill(os.getpid(), signal.SIGKILL)\n"
     assert f"was killed by {signal.SIGKILL.name}" in run(tmp_path, kills, stall=None)
+
+
+def test_time_in_which_the_launcher_was_stopped_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a container is frozen: nobody could make a step."""
+    clock = SimpleNamespace(ahead=0.0)
+    monkeypatch.setattr(stalls, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + clock.ahead))
+    file, pause = tmp_path / "report", threading.Event()
+    file.touch()
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+    with stalls.Stalls(2.0) as watch:
+        watch.begin(process.pid, file)
+        os.utime(file)
+        while watch._watched[process.pid].changed is None:
+            pause.wait(0.01)
+        clock.ahead = 1000.0
+        pause.wait(0.6)
+        assert process.poll() is None
+        assert process.wait(within(30)) == -signal.SIGABRT

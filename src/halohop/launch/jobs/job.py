@@ -148,11 +148,10 @@ class Job:
                 if self.stall < 0
                 else f"stall={self.stall:g} is for the engines local and ssh; leave it out with engine={self.engine!r}"
             )
+        refuse_token(self.env)
         for variable in self.env:
             if not _VARIABLE.fullmatch(variable):
                 raise InputError(f"{variable!r} is not a name of an environment variable; write NAME=VALUE")
-            if variable == "HALOHOP_TOKEN":
-                raise InputError("the token is not given in env, which plans and logs show; write it to a file (token_file)")
 
     @property
     def num_hosts(self) -> int:
@@ -279,6 +278,15 @@ def job_of(table: Mapping[str, Any], where: str) -> Job:
         values.setdefault("master_port", 0)
     values["options"] = tables.get(values.get("engine", "local"), {})
     return convert(values, Job, where)
+
+
+def refuse_token(env: Mapping[str, str]) -> None:
+    """
+    Raises:
+        InputError: the environment of processes, which plans and logs show, has the token.
+    """
+    if "HALOHOP_TOKEN" in env:
+        raise InputError("the token is not given in env, which plans and logs show; write it to a file (token_file)")
 
 
 def _check_port(name: str, port: int) -> None:

@@ -54,7 +54,12 @@ def report(error: HalohopError, env: Mapping[str, str] | None = None) -> None:
     if path is not None:
         file = Path(path)
         with file.open("r+b" if file.exists() else "xb") as stream:  # into the room of `prepare`
-            stream.write(json.dumps({"kind": type(error).__name__, "message": str(error)}).encode())
+            stream.write(spelled_report(error))
+
+
+def spelled_report(error: HalohopError) -> bytes:
+    """A report as `parse_report` reads it."""
+    return json.dumps({"kind": type(error).__name__, "message": str(error)}).encode()
 
 
 def prepare(path: Path) -> None:

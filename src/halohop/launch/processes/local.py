@@ -24,7 +24,7 @@ from halohop.launch.processes.ends import Ends
 from halohop.launch.processes.places import THREADS, rank_environment, worlds
 from halohop.launch.processes.stalls import Stalls
 from halohop.launch.processes.starting import CORES, Start, fresh
-from halohop.launch.processes.tasks import Child, Ended, Event, News, Task, error_file, started
+from halohop.launch.processes.tasks import Child, Ended, Event, News, Task, error_file, remove_logs, started
 from halohop.launch.terminal.signals import Resumable, Stopped
 from halohop.transport import TOKEN_VARIABLE
 from halohop.world import World
@@ -110,8 +110,7 @@ def run_tasks(
     refuse_links(logs)
     with writing(logs):
         logs.mkdir(parents=True, exist_ok=True)
-        for stale in (file for kind in ("rank", "server", "trainers") for file in logs.glob(f"*{kind}-*")):
-            stale.unlink()
+        remove_logs(logs)
     news: News = queue.SimpleQueue()
     with ExitStack() as stack:
         env, lifeline = stack.enter_context(_meeting_place(size, secret))

@@ -16,6 +16,7 @@ from halohop.launch.processes.failures import report
 from halohop.linux import parents
 
 _LOOK_S = 5.0
+_FROZEN_S = 10.0
 _GRACE_S = 3.0
 """Seconds between asking a process for its stack and killing it."""
 
@@ -68,7 +69,13 @@ class Stalls:
 
     def _run(self) -> None:
         assert self._seconds is not None
-        while not self._over.wait(min(_LOOK_S, self._seconds / 10)):
+        every, last = min(_LOOK_S, self._seconds / 10), time.monotonic()
+        while not self._over.wait(every):
+            slept, last = time.monotonic() - last > every + _FROZEN_S, time.monotonic()
+            if slept:  # this process was stopped, and perhaps all of them
+                with self._lock:
+                    self._watched = {process: _woken(one, last) for process, one in self._watched.items()}
+                continue
             states = {process: state for process, _, state in parents()}
             with self._lock:
                 for process, one in self._watched.items():
@@ -94,6 +101,10 @@ class Stalls:
             report(error, {REPORT_FILE: str(one.file)})
         _send(process, signal.SIGKILL if stopped else signal.SIGABRT)
         return replace(one, asked=now)
+
+
+def _woken(one: _Watched, now: float) -> _Watched:
+    return one if one.changed is None else replace(one, changed=now)
 
 
 def _send(process: int, kind: signal.Signals) -> None:

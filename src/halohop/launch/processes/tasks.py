@@ -93,6 +93,13 @@ def error_file(log: Path) -> Path:
     return log.with_suffix(".error.json")
 
 
+def remove_logs(folder: Path) -> None:
+    """Removes what an earlier run has left in the folder of its logs."""
+    for name in ("rank", "server", "trainers", "fetch"):
+        for file in (*folder.glob(f"*{name}*.log"), *folder.glob(f"*{name}*.error.json")):
+            file.unlink()
+
+
 def started(start: Start, task: Task, number: int, lifeline: int, news: News, stalls: Stalls) -> Child:
     """Starts a process.
 

@@ -111,9 +111,9 @@ def _partitioned(config: TrainConfig, source: SourceOptions, console: Console, *
     """
     parts, then = Path(config.out) / "parts", spec.read_options(config.out) if resumes else {}
     for name, value in _source(config, source).items() if resumes else ():
-        if then.get(name) != value:
+        if name in then and then[name] != value:  # older runs do not say it, and their state says whether the graph is the same
             raise InputError(
-                f"{name}={value!r}, but the run in {config.out} has {name}={then.get(name)!r}; choose another folder, or "
+                f"{name}={value!r}, but the run in {config.out} has {name}={then[name]!r}; choose another folder, or "
                 "start again there (overwrite=True)"
             )
     if not (resumes and is_partitioned(parts)):

@@ -22,7 +22,6 @@ from halohop.launch.jobs.host.messages import (
     Piece,
     Program,
     Started,
-    Trouble,
     Wanted,
 )
 from halohop.launch.processes.failures import parse_report
@@ -188,7 +187,9 @@ def test_what_cannot_be_started_is_named(launcher, tmp_path) -> None:
     launcher.order(program("", "one"), folder=tmp_path)
     tmp_path.rename(tmp_path.with_name("elsewhere"))
     launcher.channel.send(Begin(name="one"))
-    assert "one cannot be started: No such file or directory" in launcher.answer(Trouble).text
+    ended = launcher.answer(Ended)
+    assert ended.code == 127
+    assert "it cannot be started: No such file or directory" in str(parse_report(ended.report))
     tmp_path.with_name("elsewhere").rename(tmp_path)
 
 

@@ -208,8 +208,10 @@ def test_gloo_takes_the_interface_that_leads_to_another_host(stubs: Stubs, tmp_p
 
 
 SERVERS = """#!/bin/bash
-printf '%s\\n' "$*" > "$STUBS/argv-$SLURMD_NODENAME-${RANK-server-$SLURM_PROCID}"
-if [[ $3 == serve ]]; then exec sleep 60; fi
+role=fetch
+if [[ $3 == serve ]]; then role=server; fi
+printf '%s\\n' "$*" > "$STUBS/argv-$SLURMD_NODENAME-${RANK-$role-$SLURM_PROCID}"
+if [[ $role == server ]]; then exec sleep 60; fi
 while [[ $(ls "$STUBS" | grep -c server) -lt 2 ]]; do sleep 0.01; done
 """
 

@@ -108,6 +108,11 @@ def test_a_machine_without_ssh(tmp_path: Path) -> None:
         found("a", command=" ")
 
 
+def test_the_token_is_in_no_environment_of_a_host() -> None:
+    with pytest.raises(InputError, match="the token is not given in env, which plans and logs show"):
+        found("a", command="true", hosts={"a": {"env": {"HALOHOP_TOKEN": "5e" * 16}}})
+
+
 def test_a_client_that_does_not_end_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where a `Match exec` of its configuration waits."""
     monkeypatch.setattr("halohop.launch.jobs.ssh.hosts._ASK_S", 0.2)

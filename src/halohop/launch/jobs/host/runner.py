@@ -5,6 +5,7 @@ The launcher's end of the connection is its lifeline. Where that is closed, or s
 
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -15,7 +16,7 @@ from typing import IO, NoReturn, TypeVar
 
 from halohop.alive import REPORT_FILE
 from halohop.cores import usable_cores
-from halohop.errors import HalohopError, PeerLostError, ProtocolError
+from halohop.errors import ClusterError, HalohopError, PeerLostError, ProtocolError
 from halohop.interfaces import GLOO_INTERFACE, interface_towards
 from halohop.launch.jobs.host import copying
 from halohop.launch.jobs.host.channel import Channel
@@ -36,6 +37,7 @@ from halohop.launch.jobs.host.messages import (
     Trouble,
     Wanted,
 )
+from halohop.launch.processes.failures import spelled_report
 from halohop.launch.processes.places import THREADS
 from halohop.launch.processes.stalls import Stalls
 from halohop.linux import memory_file
@@ -46,6 +48,8 @@ _LAST_S = 1.0
 _UNDO_S = 0.5
 """Seconds that the main thread has to remove what it has half written, before it is ended where it stands."""
 _AHEAD = 8
+_NOT_STARTED = 127
+"""Exit code of a process that could not be started, as shells have it."""
 
 Kind = TypeVar("Kind")
 
@@ -83,7 +87,7 @@ class Runner:
                 self._answer(self._next())
             except PeerLostError:
                 raise
-            except HalohopError as error:
+            except (HalohopError, OSError) as error:  # OSError: a result file that cannot be read
                 self._channel.send(Trouble(text=str(error)))
 
     def end(self, code: int) -> NoReturn:
@@ -164,7 +168,8 @@ class Runner:
             )
         except OSError as error:
             report.close()
-            self._channel.send(Trouble(text=f"{program.name} cannot be started: {error.strerror}: {error.filename}"))
+            said = ClusterError(f"it cannot be started: {error.strerror}: {error.filename}")
+            self._channel.send(Ended(name=program.name, code=_NOT_STARTED, report=spelled_report(said)))
             return
         if not program.serves:
             self._stalls.begin(process.pid, file)
@@ -180,6 +185,8 @@ class Runner:
         reader.start()
         code = process.wait()
         self._stalls.end(process.pid)
+        with suppress(ProcessLookupError):  # what it started may hold its pipe and its report
+            os.killpg(process.pid, signal.SIGKILL)
         reader.join(_LAST_S)
         with report:
             report.seek(0)

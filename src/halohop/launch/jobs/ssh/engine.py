@@ -68,7 +68,8 @@ class SshEngine:
             _run(watch, orders, made)
             first = made.trainers[0].host
             if not found[first].shared:
-                brought = bring(crew.remotes[first], job.out, out)
+                results = crew.together(lambda remote: bring(remote, job.out, out) if remote.host.name == first else [])
+                brought = results[first]
                 console.print(
                     f"{counted(len(brought), 'file')} of {first}:{job.out} came to {out}",
                     style="dim",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from halohop.errors import InputError
-from halohop.launch.jobs.job import Job
+from halohop.launch.jobs.job import Job, refuse_token
 from halohop.launch.jobs.tables import convert
 from halohop.transport.addresses import is_loopback_host
 
@@ -40,6 +40,7 @@ class HostOptions:
     def __post_init__(self) -> None:
         if not 0 <= self.server_port < 1 << 16:
             raise InputError(f"server_port={self.server_port} is no port; give one from 1 to {(1 << 16) - 1}")
+        refuse_token(self.env)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

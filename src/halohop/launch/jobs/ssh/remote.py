@@ -58,6 +58,9 @@ class Remote:
         host: which.
         settings: of ssh.
         news: where `Said` and `Lost` go.
+
+    Attributes:
+        flush_s: seconds that it may take to flush the largest file that is sent to it, during which it says nothing of its work.
     """
 
     def __init__(self, host: Host, settings: Settings, news: News) -> None:
@@ -67,6 +70,7 @@ class Remote:
         self._threads: list[threading.Thread] = []
         self._closing = False
         self._waiting_since = math.inf
+        self.flush_s = 0.0
         self._process: subprocess.Popen[bytes]
         self._channel: Channel
 
@@ -173,7 +177,7 @@ class Remote:
     @property
     def idle_s(self) -> float:
         """Seconds that somebody waits for the host, which neither answers nor gets on with its work; below 0: nobody waits."""
-        return time.monotonic() - max(self._channel.advanced, self._waiting_since)
+        return time.monotonic() - max(self._channel.advanced, self._waiting_since) - self.flush_s
 
     @property
     def spelled(self) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from halohop.errors import DatasetError
+from halohop.files.parallel import SLOWEST
 from halohop.files.reading import read_regular
 from halohop.launch.jobs.host.channel import PIECE
 from halohop.launch.jobs.host.messages import Compare, Copied, Message, Piece, Wanted
@@ -19,6 +20,8 @@ Kind = TypeVar("Kind")
 
 class Host(Protocol):
     """A host that takes files."""
+
+    flush_s: float
 
     def send(self, message: Message) -> None:
         """Sends it a message."""
@@ -70,6 +73,7 @@ def send(host: Host, number: int, folder: Copied, source: Path) -> int:
     """
     host.send(Compare(number=number))
     missing = host.answer(Wanted).files
+    host.flush_s = max((folder.files[path].bytes / SLOWEST for path in missing), default=0.0)
     for path in missing:
         try:
             with (source / path).open("rb") as stream:

@@ -17,6 +17,7 @@ from halohop.launch.jobs.ssh.crew import Crew
 from halohop.launch.jobs.ssh.remote import Lost, Said
 from halohop.launch.processes.ends import Ends, Member
 from halohop.launch.processes.failures import Failure, parse_report
+from halohop.launch.processes.tasks import remove_logs
 from halohop.launch.terminal.signals import Resumable, Stopped
 
 READY_S = 600.0
@@ -56,6 +57,7 @@ class Watch:
     def __enter__(self) -> Self:
         with writing(self._logs):
             self._logs.mkdir(parents=True, exist_ok=True)
+            remove_logs(self._logs)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
