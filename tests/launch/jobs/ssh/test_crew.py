@@ -39,7 +39,7 @@ def test_a_host_that_lives_and_gets_on_with_nothing_is_named(monkeypatch: pytest
 
     crew = crew_of(a=-1, b=module.STUCK_S + 1)
     try:
-        with pytest.raises(ClusterError, match=r"^host b answers, but has got on with nothing for 180 s; see whether"):
+        with pytest.raises(ClusterError, match=r"^host b is connected, but has made no progress for 180 s; check its storage"):
             crew.together(work)
         crew.remotes["b"].idle_s = module.STUCK_S - 1  # type: ignore[misc]
         over.set()

@@ -126,7 +126,7 @@ class Crew:
         try:
             return [done.get(timeout=max(seconds, 0))]
         except queue.Empty:
-            stuck = f"answers, but has got on with nothing for {STUCK_S:g} s; see whether its storage works"
+            stuck = f"is connected, but has made no progress for {STUCK_S:g} s; check its storage"
             late = [host for host, remote in self.remotes.items() if remote.idle_s > STUCK_S]
             return [_Done(host=host, error=ClusterError(stuck)) for host in late]
 
