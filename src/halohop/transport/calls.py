@@ -82,7 +82,7 @@ class Calls:
         return [call for call in self._firsts() if now >= call.counted_from + self.seconds_of(call)]
 
     def _firsts(self) -> list[Call]:
-        return [next(iter(calls.values())) for calls in self._ordered.values()]
+        return [next(iter(calls.values())) for calls in self._ordered.values() if calls]
 
     def put(self, call: Call) -> None:
         self._calls[call.number] = call
@@ -105,10 +105,11 @@ class Calls:
         return call
 
     def end(self, call: Call) -> None:
-        del self._calls[call.number]
-        del self._ordered[call.seconds][call.number]
-        if not self._ordered[call.seconds]:
-            del self._ordered[call.seconds]
+        self._calls.pop(call.number, None)  # an interrupt may have come in the midst of `put`
+        same = self._ordered.get(call.seconds, {})
+        same.pop(call.number, None)
+        if not same:
+            self._ordered.pop(call.seconds, None)
         self._land(call)
         self._skip()  # now: with nothing to send to, nothing is launched for long
 
