@@ -73,14 +73,10 @@ class Ends(Generic[Key]):
         if code:
             self._failed.append(key)
         if code not in (0, EXIT_RESUMABLE):
-            self.settle()
+            latest = time.monotonic() + SETTLE_S
+            self._deadline = latest if self._deadline is None else min(self._deadline, latest)
         elif self._deadline is None and not member.stays and self._linger is not None:
             self._deadline = time.monotonic() + self._linger
-
-    def settle(self, seconds: float | None = None) -> None:
-        """The others have so many seconds more at most; None: `SETTLE_S`."""
-        latest = time.monotonic() + (SETTLE_S if seconds is None else seconds)
-        self._deadline = latest if self._deadline is None else min(self._deadline, latest)
 
     @property
     def is_over(self) -> bool:
@@ -123,7 +119,7 @@ class Ends(Generic[Key]):
             Resumable: all have left a state to resume from.
             HalohopError: as of `failure`, or processes run on after their time.
         """
-        if self._failed and self.may_resume and not self.has_failed:
+        if self.may_resume and not self.has_failed:
             raise Resumable
         if self._failed:
             raise failure([failed(key) for key in self._failed], ended=self.running())

@@ -22,7 +22,7 @@ def send(connection: socket.socket, order: Order) -> None:
     """Sends an order to the process that is to follow it."""
     env = dict(order.env)
     # OpenMP has read the variable when it was loaded, as it is in this process; the launcher's own share is a plain number.
-    # It is a limit beside those that torch has read here, such as MKL_NUMTHREADS and the cores that this process may use.
+    # It is a limit beside those that torch has read here, such as MKL_NUM_THREADS and the cores that this process may use.
     own = torch.get_num_threads()
     threads = own if env.get(THREADS) == os.environ.get(THREADS) else min(int(env[THREADS]), own)
     text = json.dumps({"argv": list(order.argv), "folder": order.folder, "env": env, "threads": threads})

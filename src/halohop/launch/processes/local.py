@@ -125,7 +125,8 @@ def run_tasks(
             _attend(ends, news, on_event)
         except Stopped as stop:  # this process is asked to end, and so asks the others
             _end(children)
-            _take_rest(ends, news, on_event)
+            while not news.empty():
+                _take(news.get(), ends, on_event)
             if stop.code == 128 + signal.SIGTERM and ends.may_resume:  # Ctrl-C keeps its own code
                 raise Resumable from stop
             raise
@@ -209,20 +210,14 @@ def _attend(ends: Ends[int], news: News, on_event: Callable[[Event], None]) -> N
             item = news.get(timeout=ends.left())
         except queue.Empty:
             return
-        if isinstance(item, Ended):
-            ends.note(item.number, item.code)
-        else:
-            on_event(item)
+        _take(item, ends, on_event)
 
 
-def _take_rest(ends: Ends[int], news: News, on_event: Callable[[Event], None]) -> None:
-    """Takes the news that are left."""
-    while not news.empty():
-        item = news.get()
-        if isinstance(item, Ended):
-            ends.note(item.number, item.code)
-        else:
-            on_event(item)
+def _take(item: Ended | Event, ends: Ends[int], on_event: Callable[[Event], None]) -> None:
+    if isinstance(item, Ended):
+        ends.note(item.number, item.code)
+    else:
+        on_event(item)
 
 
 def _end(children: Sequence[Child]) -> None:

@@ -17,6 +17,7 @@ from halohop.linux import parents
 
 _LOOK_S = 5.0
 _FROZEN_S = 10.0
+"""Seconds that a look may be late on a busy machine; if it is later, this process was stopped."""
 _GRACE_S = 3.0
 """Seconds between asking a process for its stack and killing it."""
 

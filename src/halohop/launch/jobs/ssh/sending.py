@@ -85,4 +85,5 @@ def send(host: Host, number: int, folder: Copied, source: Path) -> int:
         host.send(Piece(path=path, data=b"", last=True))
     if missing:
         host.answer(Wanted)
+    host.flush_s = 0.0
     return sum(folder.files[path].bytes for path in missing)
