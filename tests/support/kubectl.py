@@ -99,10 +99,9 @@ class Cluster:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         with self.changed:
             self._ending = True
+            for pod in self.all_pods:
+                pod.kill(signal.SIGKILL)
             self.objects.clear()
-            self.changed.notify_all()
-        for pod in self.all_pods:
-            pod.kill(signal.SIGKILL)
         for pod in self.all_pods:
             pod.thread.join(60)
         self._server.shutdown()
@@ -407,7 +406,11 @@ class RunningPod:
 
     def _run_container(self, container: Container) -> int:
         cluster, name, lines = self.cluster, container.name, self.lines[container.name]
-        here = {"/script/": f"{self._script()}/", f"{self.base.rpartition('-')[0]}-0.{self.base.rpartition('-')[0]}": "127.0.0.1"}
+        with cluster.changed:
+            if self._killed:  # what the container needs may have been deleted with the pod
+                return 137
+            script = self._script()
+        here = {"/script/": f"{script}/", f"{self.base.rpartition('-')[0]}-0.{self.base.rpartition('-')[0]}": "127.0.0.1"}
         words = [_placed(word, here) for word in container.argv]
         if name in cluster.instead:
             words = [*cluster.instead[name]]
@@ -473,9 +476,8 @@ class RunningPod:
                 folder.mkdir(exist_ok=True)
                 (item,) = volume["configMap"]["items"]
                 text = self.cluster.objects["ConfigMap", volume["configMap"]["name"]]["data"][item["key"]]
-                with self.cluster.changed:  # a pod that starts meanwhile would read an empty file
-                    if not (folder / item["path"]).exists():
-                        (folder / item["path"]).write_text(text)
+                if not (folder / item["path"]).exists():
+                    (folder / item["path"]).write_text(text)
                 return str(folder)
         return "/script"
 
