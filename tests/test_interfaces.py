@@ -1,6 +1,4 @@
 import socket
-import subprocess
-import sys
 
 from halohop.interfaces import interface_towards
 from halohop.linux import addresses_of
@@ -18,10 +16,3 @@ def test_the_interface_towards_a_host_is_that_of_the_route() -> None:
     assert interface_towards("127.0.0.1") == "lo"
     assert interface_towards("") is None
     assert interface_towards("no-such-host.invalid") is None
-
-
-def test_the_command_writes_the_interface_or_fails() -> None:
-    command = [sys.executable, "-m", "halohop.interfaces"]
-    assert subprocess.run([*command, "127.0.0.1"], capture_output=True, text=True, timeout=60, check=True).stdout == "lo"
-    lost = subprocess.run([*command, "no-such-host.invalid"], capture_output=True, text=True, timeout=60, check=False)
-    assert (lost.returncode, lost.stdout) == (1, "")

@@ -144,9 +144,9 @@ BOUNDED = {
     "host/runner.py: self._inbox.get()": "a thread puts None there when the launcher is silent for 6 s",
     "host/runner.py: process.wait()": "in a thread; whoever ends the job kills the process",
     "ray/graph_server.py: self._closed.wait()": "a server lives as long as its job",
-    "ssh/remote.py: self._answers.get()": "in a thread; `Crew.together` gives up after STUCK_S, and a lost host is an answer",
-    "ssh/remote.py: self._process.wait()": "ssh was killed",
-    "ssh/watching.py: self._crew.news.get()": "the queue is not empty",
+    "crew/remote.py: self._answers.get()": "in a thread; `Crew.together` gives up after STUCK_S, and a lost host is an answer",
+    "crew/remote.py: self._process.wait()": "ssh or srun was killed",
+    "crew/watching.py: self._crew.news.get()": "the queue is not empty",
 }
 """Calls that look as if they could wait forever, and what ends them."""
 

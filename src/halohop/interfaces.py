@@ -1,10 +1,6 @@
-"""The network interfaces of this host, by what they lead to: gloo connects ranks by the one that it is given.
-
-``python -m halohop.interfaces HOST`` writes the name of one, or ends with exit code 1.
-"""
+"""The network interfaces of this host, by what they lead to: gloo connects ranks by the one that it is given."""
 
 import socket
-import sys
 
 from halohop.linux import addresses_of
 
@@ -30,7 +26,3 @@ def interface_towards(host: str) -> str | None:
     except OSError:  # joining the group says what is wrong with the name
         return None
     return next((name for _, name in socket.if_nameindex() if own in addresses_of(name)), None)
-
-
-if __name__ == "__main__":
-    sys.exit(0 if (name := interface_towards(sys.argv[1])) and sys.stdout.write(name) else 1)

@@ -94,13 +94,10 @@ def test_urls_stay_as_they_are() -> None:
         ({"env": {"A-B": "c"}}, "'A-B' is not a name of an environment variable"),
         ({"env": {"HALOHOP_TOKEN": "c"}}, "the token is not given in env"),
         ({"stall": -1}, "stall=-1 must be seconds, at least 0"),
-        ({"stall": 9, "engine": "slurm"}, "stall=9 is for the engines local and ssh; leave it out with engine='slurm'"),
+        ({"stall": 9, "engine": "ray"}, "stall=9 is for the engines local, ssh and slurm; leave it out with engine='ray'"),
         ({"encrypt": "yes"}, "encrypt must be true or false, got text"),
         ({"start": "plane"}, "start must be one of torchrun, plain, got 'plane'"),
-        (
-            {"start": "plain", "engine": "slurm"},
-            "start='plain' is for the engines local and ssh, but engine='slurm' starts ranks",
-        ),
+        ({"start": "plain", "engine": "k8s"}, "start='plain' is for the engines local, ssh and slurm, but engine='k8s' starts"),
         ({"start": "plain", "engine": "ssh", "trainers": 2}, "start='plain' runs a script once on each host"),
     ],
 )

@@ -67,6 +67,29 @@ def test_servers_do_not_keep_a_job_from_being_resumed(tmp_path: Path) -> None:
         judge(ends, tmp_path / "log")
 
 
+@pytest.mark.parametrize("code", [0, -15, 143])
+def test_one_that_had_nothing_to_save_does_not_keep_the_others_from_it(tmp_path: Path, code: int) -> None:
+    ends = ends_of(Member(), Member())
+    ends.were_asked = True
+    ends.note(0, code)
+    assert (ends.left(), ends.has_failed, ends.may_resume) == (None, False, False)
+    ends.note(1, 75)
+    with pytest.raises(Resumable):
+        judge(ends, tmp_path / "log")
+    ends = ends_of(Member(), Member())
+    ends.note(0, -15)
+    assert ends.has_failed  # nobody asked
+
+
+def test_a_job_that_was_asked_to_save_and_saved_nothing_has_failed(tmp_path: Path) -> None:
+    ends = ends_of(Member(), Member())
+    ends.were_asked = True
+    ends.note(0, -15)
+    ends.note(1, 0)
+    with pytest.raises(ClusterError, match=r"^process 0 was killed by SIGTERM; the end of"):
+        judge(ends, tmp_path / "log")
+
+
 def test_a_failure_counts_more_than_a_state_to_go_on_from(tmp_path: Path) -> None:
     ends = ends_of(Member(), Member(), Member(stays=True))
     for key, code in enumerate((75, 75, 3)):

@@ -168,7 +168,6 @@ AROUND = {
     *("sys.stderr.write", "sys.stdout.write", "console.file.write", "traceback.print_exc", "traceback.print_exception"),
 }
 WAYS_AROUND = {
-    "interfaces.py": {"sys.stdout.write"},  # a name, for a shell that reads it
     "launch/terminal/console.py": {"rich.console.Console"},
     "launch/cli.py": {"typer.echo"},  # the version
     "launch/commands/inspect.py": {"typer.echo"},  # JSON, in ASCII
@@ -176,6 +175,7 @@ WAYS_AROUND = {
     "launch/commands/compiling.py": {"typer.echo"},  # for a shell that reads it
     "launch/jobs/k8s/agent.py": {"print"},  # to the log of a pod
     "launch/jobs/k8s/watching.py": {"console.file.write"},  # the output of the user's own processes
+    "launch/jobs/slurm/inside.py": {"print"},  # to the log of a batch script
     "launch/jobs/slurm/following.py": {"console.file.write"},  # the same
     "launch/jobs/ray/rank.py": {"print"},  # to the log of a rank
     "launch/processes/ending.py": {"print"},  # as Python prints the message of SystemExit

@@ -16,7 +16,7 @@ from halohop.store.share import Share, shares
 
 ENGINES = ("local", "ssh", "slurm", "k8s", "ray")
 
-_OURS = ("local", "ssh")
+_OURS = ("local", "ssh", "slurm")
 """Engines whose processes are children of halohop's."""
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
@@ -74,7 +74,7 @@ class Job:
         train: options of `halohop train`, by their names; in place of `run`.
         start: "torchrun": `trainers` ranks of `run` on each host. "plain": `run` itself, once on each host, where it starts its
             own trainers; ``{rank}``, ``{hosts}``, ``{master_addr}`` and ``{master_port}`` in an argument are the host's number,
-            how many there are, and where ranks are to meet. By the engines local and ssh only.
+            how many there are, and where ranks are to meet. By the engines local, ssh and slurm only.
         data: folder of the partitions, or a URL; "": the script reads none.
         cache: folder on each host into which its partitions are copied or fetched, ``{host}`` stands for the host's name; None:
             all hosts see `data`.
@@ -87,7 +87,7 @@ class Job:
         master_port: where ranks meet, on the first host; 0: at a port of this job, which ssh's hosts and Slurm's script choose.
         env: environment of all processes, beside what the hosts have; ``{graph}`` and ``{out}`` in a trainer's are replaced.
         stall: seconds that a step of a rank may take, such as a batch, before the job ends with an error; 0: any. None: 600 for
-            `halohop train`, 0 for scripts. By the engines local and ssh only.
+            `halohop train`, 0 for scripts. By the engines local, ssh and slurm only.
         options: of the engine, from the table that is named like it.
 
     Raises:
@@ -146,7 +146,7 @@ class Job:
             raise InputError(
                 f"stall={self.stall:g} must be seconds, at least 0"
                 if self.stall < 0
-                else f"stall={self.stall:g} is for the engines local and ssh; leave it out with engine={self.engine!r}"
+                else f"stall={self.stall:g} is for the engines local, ssh and slurm; leave it out with engine={self.engine!r}"
             )
         refuse_token(self.env)
         for variable in self.env:
@@ -185,7 +185,7 @@ class Job:
     def _check_plain(self) -> None:
         if self.engine not in _OURS:
             raise InputError(
-                f"start='plain' is for the engines local and ssh, but engine={self.engine!r} starts ranks itself; leave it out"
+                f"start='plain' is for the engines local, ssh and slurm, but engine={self.engine!r} starts ranks itself; omit it"
             )
         if self.trainers > 1 or not self.run:
             raise InputError(

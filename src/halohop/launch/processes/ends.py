@@ -4,6 +4,7 @@ Whoever reports the ends, a parent process or hosts over a network, the same job
 """
 
 import logging
+import signal
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ from typing import Generic, TypeVar
 from halohop.errors import ClusterError
 from halohop.launch.processes.failures import Failure, failure
 from halohop.launch.terminal.signals import EXIT_RESUMABLE, Resumable
+
+_TERMINATED = {-signal.SIGTERM, 128 + signal.SIGTERM}
+"""Exit codes of processes that have obeyed SIGTERM and saved nothing."""
 
 SETTLE_S = 5.0
 """Seconds that the other processes have, after one failed, to say themselves what they saw."""
@@ -42,6 +46,7 @@ class Ends(Generic[Key]):
 
     Attributes:
         codes: exit codes of those that have ended, as `subprocess` counts: negative for a signal.
+        were_asked: whether processes have been asked to save where they stand; some may not have begun, and have nothing to save.
 
     Example:
         >>> ends = Ends(name="process {}".format)
@@ -58,6 +63,7 @@ class Ends(Generic[Key]):
         self._failed: list[Key] = []
         self._deadline: float | None = None
         self.codes: dict[Key, int] = {}
+        self.were_asked = False
 
     def begin(self, key: Key, member: Member) -> None:
         """A process is started."""
@@ -72,7 +78,7 @@ class Ends(Generic[Key]):
             return
         if code:
             self._failed.append(key)
-        if code not in (0, EXIT_RESUMABLE):
+        if code not in self._good:
             latest = time.monotonic() + SETTLE_S
             self._deadline = latest if self._deadline is None else min(self._deadline, latest)
         elif self._deadline is None and not member.stays and self._linger is not None:
@@ -86,13 +92,18 @@ class Ends(Generic[Key]):
     @property
     def has_failed(self) -> bool:
         """Whether a process that is not spare has ended and left no state to resume from."""
-        return any(self.codes[key] != EXIT_RESUMABLE for key in self._failed)
+        return any(self.codes[key] not in self._good for key in self._failed)
 
     @property
     def may_resume(self) -> bool:
-        """Whether all but those that stay have left a state to resume from."""
+        """Whether all but those that stay have ended, some of them with a state to resume from, the others well."""
         codes = {self.codes.get(key) for key, member in self._members.items() if not member.stays}
-        return codes == {EXIT_RESUMABLE}
+        return EXIT_RESUMABLE in codes and codes <= self._good
+
+    @property
+    def _good(self) -> set[int]:
+        """Exit codes that do not end the others."""
+        return {0, EXIT_RESUMABLE} | (_TERMINATED if self.were_asked else set())
 
     def left(self) -> float | None:
         """Seconds to wait for more; None: as long as it takes."""
@@ -104,9 +115,11 @@ class Ends(Generic[Key]):
         Args:
             staying: those that stay, too.
         """
-        return [
-            self._name(key) for key, member in self._members.items() if key not in self.codes and (staying or not member.stays)
-        ]
+        return [self._name(key) for key in self.keys_running(staying=staying)]
+
+    def keys_running(self, *, staying: bool = True) -> list[Key]:
+        """As `running`, by what identifies them."""
+        return [key for key, member in self._members.items() if key not in self.codes and (staying or not member.stays)]
 
     def judge(self, failed: Callable[[Key], Failure], *, logs: object) -> None:
         """Returns if the job is done.
@@ -116,7 +129,7 @@ class Ends(Generic[Key]):
             logs: folder, for the message.
 
         Raises:
-            Resumable: all have left a state to resume from.
+            Resumable: as of `may_resume`.
             HalohopError: as of `failure`, or processes run on after their time.
         """
         if self.may_resume and not self.has_failed:

@@ -10,16 +10,15 @@ import typer
 import typer.core
 from rich.text import Text
 
-from halohop.errors import HalohopError, InputError
+from halohop.errors import HalohopError
 from halohop.launch.options.urls import check_urls
 from halohop.launch.processes.starting import is_launched
 from halohop.launch.terminal.console import Console, message
-from halohop.launch.terminal.refusal import JobFailedError, RefusedError
+from halohop.launch.terminal.refusal import exit_code
 from halohop.launch.terminal.signals import Signals
 from halohop.launch.terminal.wording import options_of, spelled
 from halohop.world import World
 
-_EXIT_FAILED, _EXIT_REFUSED = 1, 2
 _OF_A_FILE = re.compile(r"\S+\.(?:toml|ya?ml): |\[[\w.]+\]: |options of ")
 _LONGEST_NAME = len("sum-weights")
 
@@ -42,7 +41,7 @@ class Commands(typer.core.TyperGroup):
             of_file = _OF_A_FILE.match(str(error))  # whose keys are no options
             text = spelled(str(error).removeprefix("options: "), options_of(command.params if command and not of_file else ()))
             Console(stderr=True, soft_wrap=True).print(Text.assemble(("error: ", "bold red"), message(text)))
-            raise typer.Exit(_exit_code(error)) from error
+            raise typer.Exit(exit_code(error)) from error
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """A command of two words comes before that of the first alone."""
@@ -105,12 +104,6 @@ def _plain(record: tuple[str, str]) -> tuple[str, str]:
     text = re.sub(r"(?<=\d)\.0(?=[;\]<])", "", text)
     text = re.sub(r"(?<= )([\d.]+)<=x<=([\d.]+)(?=\])", r"\1 to \2", text)
     return name, re.sub(r"\bx>=([\d.]+)(?=\])", r"at least \1", text)
-
-
-def _exit_code(error: HalohopError) -> int:
-    if isinstance(error, JobFailedError):
-        return error.exit_code
-    return _EXIT_REFUSED if isinstance(error, InputError | RefusedError) else _EXIT_FAILED
 
 
 def is_alone(context: Any) -> bool:

@@ -51,6 +51,7 @@ def test_each_host_may_differ(config: str) -> None:
         python="/p",
         folder="/f",
         data="/d",
+        python_key="[ssh.hosts.a] python, or python_bins",
         env={"CUDA_VISIBLE_DEVICES": "1"},
         own={"CUDA_VISIBLE_DEVICES": "1"},
         server_port=30050,

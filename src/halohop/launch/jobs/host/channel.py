@@ -25,6 +25,7 @@ PIECE = 1 << 20
 """Bytes of a file that one message holds."""
 
 _HEAD = struct.Struct(">BI")
+_END = b"\n"
 _LIMIT = 1 << 30
 _READ = 1 << 18
 _NOISE = 1 << 16
@@ -48,7 +49,7 @@ class Channel:
         self._sending = threading.Lock()
         self._over = threading.Event()
         self._buffer = bytearray()
-        self._work = 0
+        self._last = Beat()
         self.heard = self.advanced = time.monotonic()
 
     def send(self, message: Message) -> None:
@@ -57,7 +58,7 @@ class Channel:
         Raises:
             PeerLostError: the pipe is closed.
         """
-        data = msgspec.msgpack.encode(message)
+        data = msgspec.msgpack.encode(message) + _END
         frame = memoryview(_HEAD.pack(KINDS.index(type(message)), len(data)) + data)
         try:
             with self._sending:
@@ -69,7 +70,7 @@ class Channel:
             raise PeerLostError(f"{self._name} has closed the connection") from error
 
     def receive(self, seconds: float = SILENCE_S, *, latest: float = math.inf) -> Any:
-        """The next message that is no `Beat`.
+        """The next message that is no `Beat`, or the first one that says that the other side must end.
 
         Args:
             seconds: how long nothing at all may come.
@@ -85,14 +86,17 @@ class Channel:
                 raise ProtocolError(f"{self._name} sent no message of ours: kind {kind} of {size} bytes")
             data = self._take(size, seconds, latest)
             try:
-                message = msgspec.msgpack.decode(data, type=KINDS[kind])
+                message = msgspec.msgpack.decode(data.removesuffix(_END), type=KINDS[kind])
             except msgspec.DecodeError as error:
                 raise ProtocolError(f"{self._name} sent a damaged {KINDS[kind].__name__}: {error}") from error
-            if not isinstance(message, Beat) or message.work != self._work:
-                self.advanced = time.monotonic()
             if not isinstance(message, Beat):
+                self.advanced = time.monotonic()
                 return message
-            self._work = message.work
+            last, self._last = self._last, message
+            if message.work != last.work:
+                self.advanced = time.monotonic()
+            if message.must_end and not last.must_end:
+                return message
 
     def find_mark(self, seconds: float) -> None:
         """Reads up to the mark that stands before the first message.
@@ -107,9 +111,9 @@ class Channel:
                 raise PeerLostError(f"{self._name} did not start" + (f"; it printed: {printed}" if printed else ""))
         del self._buffer[: place + len(MARK)]
 
-    def beat(self, work: Callable[[], int] = int) -> None:
-        """Says again and again that this side is alive, and what `work` returns, until `close`."""
-        threading.Thread(target=self._beat, args=(work,), name="halohop-beat", daemon=True).start()
+    def beat(self, state: Callable[[], Beat] = Beat) -> None:
+        """Says again and again that this side is alive, and what its state is, until `close`."""
+        threading.Thread(target=self._beat, args=(state,), name="halohop-beat", daemon=True).start()
 
     def close(self) -> bool:
         """Sends nothing more. Returns whether no send is under way, so that the pipe may be closed."""
@@ -119,10 +123,10 @@ class Channel:
             self._sending.release()
         return free
 
-    def _beat(self, work: Callable[[], int]) -> None:
+    def _beat(self, state: Callable[[], Beat]) -> None:
         try:
             while not self._over.wait(BEAT_S):
-                self.send(Beat(work=work()))
+                self.send(state())
         except PeerLostError:  # who receives learns of it, too
             return
 

@@ -1,4 +1,5 @@
-"""What a launcher and the runner of a host send each other: records, each a frame of a length, a kind and MessagePack."""
+"""What a launcher and the runner of a host send each other: records, each a frame of a kind, a length and MessagePack, and then
+the end of a line, as srun passes on whole lines."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +7,7 @@ from typing import Any, get_args
 
 from halohop.store.checksums import FileRecord
 
-MARK = b"\0halohop host, protocol 1\n"
+MARK = b"\0halohop host, protocol 2\n"
 """What the runner writes first: a login shell may have written other things before."""
 
 
@@ -16,9 +17,11 @@ class Beat:
 
     Args:
         work: grows as long as it gets on with what it was asked for, such as bytes that it has compared.
+        must_end: whether its host has asked it to end, as a scheduler that takes the host away.
     """
 
     work: int = 0
+    must_end: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +186,13 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Launcher: ask a process to end, by SIGTERM."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
     """Runner: a process was started; its number on this host."""
 
@@ -232,6 +242,22 @@ class Trouble:
     text: str
 
 
-Message = Beat | Hello | Order | Checked | Compare | Wanted | Piece | Begin | Started | Output | Ended | Bring | Brought | Trouble
+Message = (
+    Beat
+    | Hello
+    | Order
+    | Checked
+    | Compare
+    | Wanted
+    | Piece
+    | Begin
+    | Stop
+    | Started
+    | Output
+    | Ended
+    | Bring
+    | Brought
+    | Trouble
+)
 
 KINDS: tuple[type[Any], ...] = get_args(Message)

@@ -24,6 +24,7 @@ from halohop.launch.jobs.host.descendants import end_all
 from halohop.launch.jobs.host.lacking import checked_in_time, hello
 from halohop.launch.jobs.host.messages import (
     MARK,
+    Beat,
     Begin,
     Bring,
     Brought,
@@ -34,6 +35,7 @@ from halohop.launch.jobs.host.messages import (
     Piece,
     Program,
     Started,
+    Stop,
     Trouble,
     Wanted,
 )
@@ -66,8 +68,9 @@ class Runner:
         self._inbox: queue.Queue[object] = queue.Queue(_AHEAD)
         self._gone, self._ending = threading.Event(), threading.Event()
         self._attending: list[threading.Thread] = []
+        self._running: dict[str, int] = {}
         self._order: Order | None = None
-        self._work = 0
+        self._work, self._must_end = 0, False
         self._stalls = Stalls(None)
 
     def run(self) -> NoReturn:
@@ -77,7 +80,7 @@ class Runner:
             PeerLostError: then.
         """
         self._channel.send(hello())
-        self._channel.beat(lambda: self._work)
+        self._channel.beat(lambda: Beat(work=self._work, must_end=self._must_end))
         threading.Thread(target=self._read, name="halohop-launcher", daemon=True).start()
         self._order = self._take(Order)
         self._stalls = Stalls(self._order.stall).__enter__()  # as long as this process
@@ -89,6 +92,10 @@ class Runner:
                 raise
             except (HalohopError, OSError) as error:  # OSError: a result file that cannot be read
                 self._channel.send(Trouble(text=str(error)))
+
+    def ask(self) -> None:
+        """Tells the launcher that this host must end; it sees to it that the ranks of all hosts save where they stand."""
+        self._must_end = True
 
     def end(self, code: int) -> NoReturn:
         """Ends all that was started, passes on what it still prints, and ends this process."""
@@ -131,6 +138,9 @@ class Runner:
         assert self._order is not None
         if isinstance(message, Begin):
             self._begin(next(program for program in self._order.programs if program.name == message.name))
+        elif isinstance(message, Stop):
+            with suppress(KeyError, ProcessLookupError):  # it has ended
+                os.killpg(self._running[message.name], signal.SIGTERM)
         elif isinstance(message, Compare):
             copied = self._order.copied[message.number]
             missing = copying.wanted(copied, self._count)
@@ -173,6 +183,7 @@ class Runner:
             return
         if not program.serves:
             self._stalls.begin(process.pid, file)
+        self._running[program.name] = process.pid
         self._channel.send(Started(name=program.name, process=process.pid))
         name = f"halohop-{program.name}"
         thread = threading.Thread(target=self._attend, args=(program.name, process, report), name=name, daemon=True)
@@ -183,10 +194,12 @@ class Runner:
         """Runs in a thread: what a process prints, then its end."""
         reader = threading.Thread(target=self._pass_on, args=(name, process), name=f"halohop-read-{name}", daemon=True)
         reader.start()
-        code = process.wait()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # until it is waited for, its number is not given away
+        self._running.pop(name, None)
         self._stalls.end(process.pid)
         with suppress(ProcessLookupError):  # what it started may hold its pipe and its report
             os.killpg(process.pid, signal.SIGKILL)
+        code = process.wait()
         reader.join(_LAST_S)
         with report:
             report.seek(0)
@@ -213,6 +226,7 @@ def main() -> NoReturn:
     os.dup2(2, 1)  # what libraries print is no message
     os.write(outgoing, MARK)
     runner = Runner(Channel(0, outgoing, name="the launcher"))
+    signal.signal(signal.SIGTERM, lambda number, frame: runner.ask())
     try:
         runner.run()
     except PeerLostError:

@@ -5,9 +5,8 @@ from pathlib import Path
 
 from halohop.errors import InputError
 from halohop.launch.jobs.job import Job
-from halohop.launch.jobs.plan import check_parts, plan
+from halohop.launch.jobs.plan import check_parts, host_names, plan
 from halohop.launch.jobs.slurm import queue
-from halohop.launch.jobs.slurm.commands import markers
 from halohop.launch.jobs.slurm.script import log_of
 
 
@@ -40,7 +39,7 @@ def _check_partitions(job: Job) -> None:
     if job.data and (Path(job.data) / "manifest.json").is_file():
         from halohop.store.disk import read_manifest
 
-        check_parts(plan(job, markers(job.num_hosts)), read_manifest(job.data).num_parts)
+        check_parts(plan(job, host_names(job)), read_manifest(job.data).num_parts)
 
 
 def _check_run_folder(job: Job) -> None:

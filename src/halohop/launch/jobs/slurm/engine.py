@@ -9,9 +9,8 @@ from halohop.launch.jobs.plan_file import write_plan
 from halohop.launch.jobs.slurm import queue
 from halohop.launch.jobs.slurm.checks import check
 from halohop.launch.jobs.slurm.following import follow
-from halohop.launch.jobs.slurm.options import Options
+from halohop.launch.jobs.slurm.options import options_of
 from halohop.launch.jobs.slurm.script import log_of, script
-from halohop.launch.jobs.tables import convert
 from halohop.launch.terminal.console import Console
 
 
@@ -27,7 +26,7 @@ class Slurm:
         Raises:
             InputError: a value that sbatch or bash cannot read.
         """
-        return script(job, _options(job))
+        return script(job)
 
     def run(self, job: Job, console: Console) -> None:
         """Submits a job. With ``wait`` in the table [slurm] it stays until the job has ended, and cancels it if it is stopped.
@@ -37,8 +36,7 @@ class Slurm:
             DatasetError: the partitions cannot be used.
             JobFailedError: the job failed; says which process, and shows the end of its log.
         """
-        options = _options(job)
-        text = script(job, options)
+        text = script(job)
         check(job)
         logs = Path(job.out) / "logs"
         with writing(logs):
@@ -49,7 +47,7 @@ class Slurm:
         state = queue.state(number)
         console.print(f"job {number} of Slurm is {state.name} ({state.reason})")
         console.print(f"output: {log}; of each process: {logs}/HOST-PROCESS.log")
-        if options.wait:
+        if options_of(job).wait:
             follow(number, log, console)
         else:
             console.print(f"watch: tail -F {log}; squeue --jobs {number}")
@@ -59,7 +57,3 @@ class Slurm:
 def engine() -> Slurm:
     """This engine."""
     return Slurm()
-
-
-def _options(job: Job) -> Options:
-    return convert(job.options, Options, "[slurm]")

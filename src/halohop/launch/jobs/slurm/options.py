@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass
 
 from halohop.errors import InputError
+from halohop.launch.jobs.job import Job
+from halohop.launch.jobs.tables import convert
 
 _TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<numbers>\d+(?::\d+){0,2})")
 
@@ -54,6 +56,15 @@ class Options:
                 f"time={self.time} is over before trainers, which are signalled {self.signal} seconds before its end, have "
                 "begun; give more time, or a smaller signal"
             )
+
+
+def options_of(job: Job) -> Options:
+    """What a job asks Slurm for.
+
+    Raises:
+        InputError: as of `Options`, or unknown names.
+    """
+    return convert(job.options, Options, "[slurm]")
 
 
 def seconds(time: str | int) -> int:

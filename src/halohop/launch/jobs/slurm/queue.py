@@ -90,6 +90,20 @@ def cancel(number: str) -> None:
     _ask("scancel", number)
 
 
+def requeue(number: str) -> None:
+    """Puts a job that runs into the queue again; Slurm ends what it still runs.
+
+    Raises:
+        InputError: Slurm refuses, as for an allocation that no batch script began; says what it says.
+    """
+    _ask("scontrol", "requeue", number)
+
+
+def host_names(nodelist: str) -> tuple[str, ...]:
+    """The hosts that Slurm spells like ``node[1-3]``, in its order."""
+    return tuple(_ask("scontrol", "show", "hostnames", nodelist).split())
+
+
 def writing_to(output: str) -> str | None:
     """The number of a job of this user, queued or running, whose batch script writes to such a file (as `log_of` spells it)."""
     lines = _ask("squeue", "--me", "--noheader", f"--Format=JobID:20,StdOut:{len(output) + 1}").splitlines()

@@ -6,15 +6,18 @@ from pathlib import Path, PurePosixPath
 
 from halohop.errors import InputError
 from halohop.files.reading import open_regular
+from halohop.launch.jobs.crew.crew import Crew
+from halohop.launch.jobs.crew.orders import plan_on
+from halohop.launch.jobs.crew.remote import Remote
+from halohop.launch.jobs.crew.running import CHECK_S, checked
+from halohop.launch.jobs.crew.way import Host
 from halohop.launch.jobs.host.messages import Checked, Copied, Order
 from halohop.launch.jobs.job import Job
 from halohop.launch.jobs.plan import check_parts, data_of
-from halohop.launch.jobs.ssh.crew import Crew
-from halohop.launch.jobs.ssh.engine import CHECK_S, checked, plan_on
-from halohop.launch.jobs.ssh.hosts import Host, hosts_of
-from halohop.launch.jobs.ssh.orders import is_sent
-from halohop.launch.jobs.ssh.remote import Remote
+from halohop.launch.jobs.ssh.engine import is_sent
+from halohop.launch.jobs.ssh.hosts import hosts_of
 from halohop.launch.jobs.ssh.sending import copied, manifest_of, send
+from halohop.launch.jobs.ssh.way import Ssh
 from halohop.launch.terminal.console import Console
 from halohop.memory import format_size
 from halohop.store.checksums import ChunkSums, FileRecord, hexadecimal
@@ -59,7 +62,7 @@ def copy(job: Job, source: str | None, console: Console) -> None:
         raise InputError(f"engine={job.engine!r} copies what it needs when it starts; use the engine ssh, or leave the copy out")
     settings, hosts = hosts_of(job)
     parcels = parcels_of(job, source, hosts, settings.send)
-    with Crew(hosts, settings) as crew:
+    with Crew(hosts, Ssh(settings=settings)) as crew:
         crew.meet()
 
         def look(remote: Remote) -> Checked:

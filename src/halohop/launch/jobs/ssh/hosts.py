@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from halohop.errors import InputError
+from halohop.launch.jobs.crew.way import Host
 from halohop.launch.jobs.job import Job, refuse_token
 from halohop.launch.jobs.tables import convert
 from halohop.transport.addresses import is_loopback_host
@@ -76,31 +77,6 @@ class Settings:
         return (*shlex.split(self.command), *self.options)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
-    """One host of a job.
-
-    Args:
-        name: what messages and logs call it.
-        target: what ssh is asked for, with its options: ``("-p", "2222", "ann@b")``.
-        address: under which the other hosts reach it.
-        python, folder, data: as of `Job`.
-        env: the job's, and its own.
-        own: of these, those of this host alone.
-        server_port: where its first server answers; 0: where the job says.
-    """
-
-    name: str
-    target: tuple[str, ...]
-    address: str
-    python: str
-    folder: str
-    data: str
-    env: Mapping[str, str]
-    own: Mapping[str, str] = field(default_factory=dict)
-    server_port: int = 0
-
-
 def hosts_of(job: Job) -> tuple[Settings, tuple[Host, ...]]:
     """The hosts of a job; asks ssh how it would reach them, and connects to none.
 
@@ -145,6 +121,7 @@ def hosts_of(job: Job) -> tuple[Settings, tuple[Host, ...]]:
                 python=options.python or job.python,
                 folder=options.folder or job.folder,
                 data=options.data or job.data,
+                python_key=f"[ssh.hosts.{name}] python, or python_bins",
                 env={**job.env, **options.env},
                 own=options.env,
                 server_port=options.server_port,

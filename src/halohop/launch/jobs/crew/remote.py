@@ -1,8 +1,7 @@
-"""The runner of one host, at the other end of an ssh connection."""
+"""The runner of one host, at the other end of a command that reaches it."""
 
 import math
 import queue
-import shlex
 import subprocess
 import threading
 import time
@@ -13,18 +12,14 @@ from types import TracebackType
 from typing import IO, Self, TypeVar
 
 from halohop.errors import ClusterError, HalohopError, InputError, PeerLostError, ProtocolError
+from halohop.launch.jobs.crew.way import Host, Way
 from halohop.launch.jobs.host.channel import Channel
-from halohop.launch.jobs.host.messages import Ended, Hello, Message, Output, Started, Trouble
-from halohop.launch.jobs.ssh.hosts import Host, Settings
-from halohop.launch.jobs.ssh.wording import explained
-
-RUNNER = "halohop.launch.jobs.host"
+from halohop.launch.jobs.host.messages import Beat, Ended, Hello, Message, Output, Started, Trouble
 
 _START_S = 30.0
 """Seconds beyond those of connecting that a login shell and Python may take; Python may lie on a disk that is slow at first."""
 _END_S = 1.0
 _KEPT_LINES = 100
-_SSH_FAILED = 255
 
 Kind = TypeVar("Kind")
 
@@ -35,6 +30,17 @@ class Lost:
 
     host: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """All processes are to save where they stand, and to end.
+
+    Args:
+        host: that was asked to; "": the launcher itself.
+    """
+
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,28 +62,28 @@ class Remote:
 
     Args:
         host: which.
-        settings: of ssh.
-        news: where `Said` and `Lost` go.
+        way: to it.
+        news: where `Said`, `Asked` and `Lost` go.
 
     Attributes:
+        is_lost: whether it does not answer any more, or never did.
         flush_s: seconds that it may take to flush the largest file that is sent to it, during which it says nothing of its work.
     """
 
-    def __init__(self, host: Host, settings: Settings, news: News) -> None:
-        self.host, self._settings, self._news = host, settings, news
+    def __init__(self, host: Host, way: Way, news: News) -> None:
+        self.host, self._way, self._news = host, way, news
         self._answers: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._printed: deque[str] = deque(maxlen=_KEPT_LINES)
         self._threads: list[threading.Thread] = []
-        self._closing = False
+        self.is_lost = self._closing = False
         self._waiting_since = math.inf
         self.flush_s = 0.0
         self._process: subprocess.Popen[bytes]
         self._channel: Channel
 
     def __enter__(self) -> Self:
-        self._process = subprocess.Popen(
-            self._command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-        )
+        command, pipe = self._way.command(self.host), subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         assert self._process.stderr is not None
@@ -117,7 +123,7 @@ class Remote:
         Raises:
             InputError: it did not; says why, and what to do.
         """
-        seconds = self._settings.connect_timeout + _START_S
+        seconds = self._way.patience + _START_S
         latest = time.monotonic() + seconds
         try:
             self._channel.find_mark(seconds)
@@ -125,8 +131,8 @@ class Remote:
         except PeerLostError as error:
             printed = self._printed_so_far() or str(error)
             code = self._process.returncode
-            reason = explained(printed, code, name=self.host.name, ssh=self.spelled, python=self.host.python)
-            raise InputError(reason) from error
+            self.is_lost = code is None or self._way.is_cut(code)
+            raise InputError(self._way.explain(self.host, printed, code)) from error
         if not isinstance(hello, Hello):
             raise ProtocolError(f"sent {type(hello).__name__} before it said who it is")
         self._channel.beat()
@@ -179,26 +185,6 @@ class Remote:
         """Seconds that somebody waits for the host, which neither answers nor gets on with its work; below 0: nobody waits."""
         return time.monotonic() - max(self._channel.advanced, self._waiting_since) - self.flush_s
 
-    @property
-    def spelled(self) -> str:
-        """The command that a user tries by hand."""
-        return shlex.join([*self._settings.words, *(word for word in self.host.target if word != "--")])
-
-    def _command(self) -> list[str]:
-        path = self.host.env.get("PYTHONPATH")
-        run = ["exec", *(["env", f"PYTHONPATH={path}"] if path else []), self.host.python, "-m", RUNNER]
-        own = {
-            "BatchMode": "yes",  # asks nobody for a password, who may not be there
-            "ConnectTimeout": str(self._settings.connect_timeout),
-            "ServerAliveInterval": "2",
-            "ServerAliveCountMax": "3",
-            "ClearAllForwardings": "yes",
-            "ControlMaster": "no",
-            "RemoteCommand": "none",
-        }
-        options = [word for key, value in own.items() for word in ("-o", f"{key}={value}")]
-        return [*self._settings.words, "-T", *options, *self.host.target, shlex.join(run)]
-
     def _start(self, work: object, *arguments: object) -> None:
         thread = threading.Thread(target=work, args=arguments, name=f"halohop-{self.host.name}", daemon=True)  # type: ignore[arg-type]
         self._threads.append(thread)
@@ -216,9 +202,12 @@ class Remote:
                 message = self._channel.receive()
                 if isinstance(message, Output | Started | Ended):
                     self._news.put(Said(host=self.host.name, message=message))
+                elif isinstance(message, Beat):
+                    self._news.put(Asked(host=self.host.name))
                 else:
                     self._answers.put(message)
         except (HalohopError, OSError, ValueError) as error:  # ValueError: the pipe was closed here
+            self.is_lost = self.is_lost or not self._closing
             lost = Lost(host=self.host.name, reason="" if self._closing else self._loss(error))
             self._answers.put(lost)
             self._news.put(lost)
@@ -232,7 +221,7 @@ class Remote:
     def _loss(self, error: Exception) -> str:
         """Why the host is lost, which had answered."""
         printed, code = self._printed_so_far(), self._process.returncode
-        if code is None or code == _SSH_FAILED:
+        if code is None or self._way.is_cut(code):
             return f"the connection is lost: its network is cut, or the machine is down ({printed.strip() or error})"
         said = f"; it printed: {printed.strip()}" if printed.strip() else ""
         return f"what starts processes there ended with exit code {code}, and they ended with it{said}"

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from halohop.errors import ClusterError, InputError
-from halohop.launch.jobs.ssh import crew as module
-from halohop.launch.jobs.ssh.crew import Crew
-from halohop.launch.jobs.ssh.hosts import Settings
+from halohop.launch.jobs.crew import crew as module
+from halohop.launch.jobs.crew.crew import Crew
+from halohop.launch.jobs.slurm.srun import Srun
 
 
 def crew_of(**idle: float) -> Crew:
-    crew = Crew([], Settings())
+    crew = Crew([], Srun())
     crew.remotes = {name: SimpleNamespace(host=SimpleNamespace(name=name), idle_s=seconds) for name, seconds in idle.items()}  # type: ignore[misc]
     return crew
 

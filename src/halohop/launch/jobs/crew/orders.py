@@ -1,18 +1,38 @@
 """What each host of a plan is asked for: pure arithmetic."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from halohop.files.urls import is_url
+from halohop.launch.jobs.crew.way import Host
 from halohop.launch.jobs.host.messages import Copied, Order, Program
-from halohop.launch.jobs.plan import Data, Plan, Process, data_of
-from halohop.launch.jobs.ssh.hosts import Host
+from halohop.launch.jobs.job import Job
+from halohop.launch.jobs.plan import Plan, Process, data_of, plan
 from halohop.launch.processes.places import rank_environment, world_of
 from halohop.launch.processes.starting import CHILD
 from halohop.store.share import spelled
 from halohop.transport.addresses import parsed
 
 FETCH = "fetch"
-"""Name of the process that fetches data from a URL before the others start."""
+"""Name of the process that fetches data before the others start."""
+_PORTS = 1 << 16
+
+
+def plan_on(job: Job, hosts: Sequence[Host], ports: Mapping[str, Sequence[int]] | None = None) -> Plan:
+    """Plans a job on hosts, each with its own address, interpreter, data and environment."""
+    sources = {host.name: host.data for host in hosts}
+    chosen = {host.name: range(host.server_port, _PORTS) for host in hosts if host.server_port}
+    places = [host.address for host in hosts]
+    made = plan(job, [host.name for host in hosts], places, sources=sources, ports={**(ports or {}), **chosen})
+    known = {host.name: host for host in hosts}
+    return replace(made, processes=tuple(_of_host(process, known[process.host]) for process in made.processes))
+
+
+def with_ports(job: Job, hosts: Sequence[Host], free: Mapping[str, Sequence[int]]) -> Plan:
+    """The plan, with ports that are free on the hosts where the job names none."""
+    if not job.master_port:
+        *others, last = free[hosts[0].name]
+        job, free = replace(job, master_port=last), {**free, hosts[0].name: others}
+    return plan_on(job, hosts, free if job.servers is not None and not job.servers.port else None)
 
 
 def order(
@@ -30,14 +50,14 @@ def order(
         made: the plan.
         host: which.
         secret: environment that is shown nowhere.
-        copied: a folder that the launcher sends.
+        copied: a folder that the launcher sends; None: the host fetches what is to be copied.
         same: files that must be the same on all hosts.
         mark: a file of the run folder, and its text.
     """
     mine = [process for process in made.processes if process.host == host.name]
     data = data_of(made, host.name)
     programs = [program for process in mine for program in programs_of(process, made)]
-    if data is not None and is_fetched(data):
+    if data is not None and data.copied and copied is None:
         argv = ("-m", "halohop", "fetch", data.source, data.folder, *(("--share", spelled(data.shares)) if data.shares else ()))
         programs.append(Program(name=FETCH, argv=argv, env=host.env, serves=True))
     return Order(
@@ -73,14 +93,8 @@ def programs_of(process: Process, made: Plan) -> list[Program]:
     ]
 
 
-def is_fetched(data: Data) -> bool:
-    """Whether the host itself brings the data, from where the launcher need not reach them."""
-    return data.copied and is_url(data.source)
-
-
-def is_sent(data: Data | None) -> bool:
-    """Whether the launcher sends the data to the host."""
-    return data is not None and data.copied and not is_url(data.source)
+def _of_host(process: Process, host: Host) -> Process:
+    return replace(process, python=host.python, env={**process.env, **host.own})
 
 
 def _ports(made: Plan, mine: Sequence[Process]) -> tuple[int, ...]:

@@ -1,10 +1,9 @@
 import sys
 
+from halohop.launch.jobs.crew.orders import order, plan_on
+from halohop.launch.jobs.crew.way import Host
 from halohop.launch.jobs.host.messages import Order
 from halohop.launch.jobs.job import Job, Servers
-from halohop.launch.jobs.ssh.engine import plan_on
-from halohop.launch.jobs.ssh.hosts import Host
-from halohop.launch.jobs.ssh.orders import order
 from halohop.world import World
 
 MARK = ("/run/launch.lock", "now")

@@ -1,5 +1,6 @@
 """What the processes of a job print and how they end: logs of all hosts in the run folder, and the first failure by its name."""
 
+import logging
 import queue
 import signal
 import time
@@ -11,10 +12,10 @@ from typing import IO, Self
 
 from halohop.errors import ClusterError
 from halohop.files.aside import writing
+from halohop.launch.jobs.crew.crew import Crew
+from halohop.launch.jobs.crew.remote import Asked, Lost, Said
 from halohop.launch.jobs.host.channel import BEAT_S, SILENCE_S
-from halohop.launch.jobs.host.messages import Begin, Ended, Output, Started
-from halohop.launch.jobs.ssh.crew import Crew
-from halohop.launch.jobs.ssh.remote import Lost, Said
+from halohop.launch.jobs.host.messages import Begin, Ended, Output, Started, Stop
 from halohop.launch.processes.ends import Ends, Member
 from halohop.launch.processes.failures import Failure, parse_report
 from halohop.launch.processes.tasks import remove_logs
@@ -24,6 +25,8 @@ READY_S = 600.0
 """Longest wait for servers: some compile kernels, or compare all files with their checksums."""
 _SETTLE_S = 1.0
 _READY = b"serving partitions "
+
+_LOG = logging.getLogger(__name__)
 
 Place = tuple[str, str]
 """A host and the name of a process there."""
@@ -41,6 +44,7 @@ class Watch:
         logs: folder for ``HOST-NAME.log``.
         echo: shows lines to people.
         linger: as of `Ends`.
+
     """
 
     def __init__(self, crew: Crew, logs: Path, echo: Echo, *, linger: float | None = None) -> None:
@@ -86,6 +90,15 @@ class Watch:
         self._ends.begin(place, member)
         self._crew.remotes[place[0]].send(Begin(name=place[1]))
 
+    def stop(self) -> None:
+        """Asks the processes that serve no others to save where they stand, and to end. Handlers of signals may call it."""
+        self._crew.news.put(Asked())
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether processes have been asked to save where they stand."""
+        return self._ends.were_asked
+
     def until_ready(self, places: Collection[Place]) -> None:
         """Until servers answer; raises as `until_ended`, or that one does not answer in time."""
         deadline = time.monotonic() + READY_S
@@ -101,7 +114,7 @@ class Watch:
 
         Raises:
             HalohopError: any process failed, or a host is lost; names it, and shows the end of its log.
-            Resumable: all trainers have left a state to resume from.
+            Resumable: trainers have left a state to resume from, or were asked to before they had begun.
         """
         while any(place not in self._ends.codes for place in places):
             if not self._hear(self._ends.left()):
@@ -115,11 +128,11 @@ class Watch:
         if not (self._lost or self._ends.has_failed):
             return
         self._echo = _show_nothing  # what follows are ends that we cause
-        deadline = time.monotonic() + _SETTLE_S
-        latest = deadline + SILENCE_S
+        began = time.monotonic()
+        deadline, latest = began + _SETTLE_S, began + _SETTLE_S + SILENCE_S
         while (left := deadline - time.monotonic()) > 0:
-            if not self._hear(left) and not self._lost and time.monotonic() < latest and self._is_one_silent():
-                deadline = time.monotonic() + _SETTLE_S  # its loss may be what the others failed of
+            if not self._hear(left) and not self._lost and time.monotonic() < latest and self._is_one_silent_since(began):
+                deadline = time.monotonic() + BEAT_S / 4  # its loss may be what the others failed of
         self._judge()
 
     def _judge(self) -> None:
@@ -148,6 +161,11 @@ class Watch:
         if isinstance(item, Lost):
             self._lost.append(item)
             return
+        if isinstance(item, Asked):
+            if item.host:
+                _LOG.warning("host %s was asked to end; all ranks save where they stand", item.host)
+            self._stop()
+            return
         assert isinstance(item, Said)
         place = (item.host, item.message.name)
         match item.message:
@@ -159,8 +177,20 @@ class Watch:
                 self._reports[place] = report
                 self._ends.note(place, code)
 
-    def _is_one_silent(self) -> bool:
-        return any(remote.silent_s > 1.5 * BEAT_S for remote in self._crew.remotes.values())
+    def _stop(self) -> None:
+        if self._ends.were_asked:
+            return
+        self._ends.were_asked = True
+        if not (running := self._ends.keys_running(staying=False)):
+            raise Resumable
+        for host, name in running:
+            self._crew.remotes[host].send(Stop(name=name))
+
+    def _is_one_silent_since(self, moment: float) -> bool:
+        """Whether a host on which nothing failed has not been heard since then."""
+        failed = {host for (host, _), code in self._ends.codes.items() if code}
+        seconds = time.monotonic() - moment
+        return any(remote.silent_s > seconds for host, remote in self._crew.remotes.items() if host not in failed)
 
     def _named(self, place: Place) -> str:
         """As a message calls a process: "rank 1 (b, process 4711)"."""

@@ -14,10 +14,10 @@ from typing import Any, Self, TypeVar
 
 from halohop import __version__
 from halohop.errors import ClusterError, HalohopError, InputError, ProtocolError
+from halohop.launch.jobs.crew.remote import News, Remote
+from halohop.launch.jobs.crew.way import Host, Way
 from halohop.launch.jobs.host.channel import BEAT_S
 from halohop.launch.jobs.host.messages import Hello
-from halohop.launch.jobs.ssh.hosts import Host, Settings
-from halohop.launch.jobs.ssh.remote import News, Remote
 
 STUCK_S = 180.0
 """Seconds after which a host that lives, but gets on with nothing, is taken for one that never will; it notices itself after 120
@@ -42,17 +42,17 @@ class Crew:
 
     Args:
         hosts: their names differ.
-        settings: of ssh.
+        way: to them.
 
     Attributes:
         remotes: by the hosts' names.
         news: what processes print, their ends, and hosts that are lost.
     """
 
-    def __init__(self, hosts: Sequence[Host], settings: Settings) -> None:
+    def __init__(self, hosts: Sequence[Host], way: Way) -> None:
         self.news: News = queue.SimpleQueue()
-        self.remotes = {host.name: Remote(host, settings, self.news) for host in hosts}
-        self._settings = settings
+        self.remotes = {host.name: Remote(host, way, self.news) for host in hosts}
+        self._way = way
         self._threads: list[threading.Thread] = []
         self._undo = ExitStack()
 
@@ -73,6 +73,11 @@ class Crew:
             thread.join(1)
         self._undo.close()
 
+    @property
+    def lost(self) -> list[str]:
+        """The hosts that do not answer any more, or never did."""
+        return [name for name, remote in self.remotes.items() if remote.is_lost]
+
     def meet(self) -> dict[str, Hello]:
         """Waits until all have said who they are, and compares them.
 
@@ -82,7 +87,7 @@ class Crew:
         Raises:
             InputError: one is not reached, has other versions than this machine, or is another one under a second name.
         """
-        hellos = self.together(lambda remote: _compared(remote.hello(), remote.host), patience=self._settings.connect_timeout)
+        hellos = self.together(lambda remote: _compared(remote.hello(), remote.host), patience=self._way.patience)
         machines: dict[str, str] = {}
         for host, hello in hellos.items():
             if (other := machines.setdefault(hello.machine, host)) != host:
@@ -161,7 +166,7 @@ def _compared(hello: Hello, host: Host) -> Hello:
         if _short(name, own) != _short(name, theirs[name]):
             raise InputError(
                 f"has {name} {theirs[name]} ({hello.executable}), but this machine has {own}; install the same there, or name "
-                f"an interpreter that has it ([ssh.hosts.{host.name}] python, or python_bins)"
+                f"an interpreter that has it ({host.python_key})"
             )
     return hello
 

@@ -3,10 +3,10 @@
 import pytest
 
 from halohop.errors import InputError
+from halohop.launch.jobs.crew.comparing import check_alike, check_all_there
 from halohop.launch.jobs.host.messages import Checked, Seen
 from halohop.launch.jobs.job import Job, Servers
 from halohop.launch.jobs.plan import Plan, plan
-from halohop.launch.jobs.ssh.comparing import check_alike, check_all_there
 
 
 def made(**given: object) -> Plan:

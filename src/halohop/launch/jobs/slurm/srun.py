@@ -1,0 +1,41 @@
+"""How the first host of a job reaches the others, and itself: by Slurm's srun."""
+
+from dataclasses import dataclass
+
+from halohop import __version__
+from halohop.launch.jobs.crew.way import Host, runner_words
+
+_OF_TASKS = ("SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK", "SLURM_GPUS_PER_TASK", "SLURM_TRES_PER_TASK")
+"""Variables by which srun would give the runner what one trainer was to have."""
+_STEP = (
+    "--nodes=1",
+    "--ntasks=1",
+    "--ntasks-per-node=1",
+    "--overlap",
+    "--cpu-bind=none",
+    "--mpi=none",
+    "--kill-on-bad-exit=0",
+    "--wait=0",
+)
+"""One task, which has all that the job has of a host."""
+_LINES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Srun:
+    """As of `Way`."""
+
+    patience: float = 90.0
+
+    def command(self, host: Host) -> list[str]:
+        unset = [word for name in _OF_TASKS for word in ("-u", name)]
+        return ["env", *unset, "srun", f"--nodelist={host.name}", *_STEP, *runner_words(host)]
+
+    def explain(self, host: Host, printed: str, code: int | None) -> str:
+        said = " / ".join([line.strip() for line in printed.splitlines() if line.strip()][-_LINES:]) or "it printed nothing"
+        if code is None:
+            return f"did not answer within {self.patience:g} s; see whether `srun --nodelist={host.name} true` works ({said})"
+        return f"did not start: srun ended with exit code {code}; halohop {__version__} must be there for {host.python} ({said})"
+
+    def is_cut(self, code: int | None) -> bool:
+        return False
