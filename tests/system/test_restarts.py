@@ -84,7 +84,7 @@ def wait_for(lines: queue.SimpleQueue[str], word: str, count: int) -> list[list[
     return found
 
 
-@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("shared", [pytest.param(True, marks=pytest.mark.full), False])
 @pytest.mark.parametrize("killed", [1, pytest.param(0, marks=pytest.mark.full)])
 def test_ranks_that_torchrun_starts_again_open_the_graph_again(
     folders: list[str], tmp_path: Path, shared: bool, killed: int
