@@ -68,7 +68,7 @@ class Stubs:
     def env(self) -> dict[str, str]:
         """What the commands and the batch script of job 7 find in their environment."""
         return {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
             "PATH": f"{self.folder}:{os.environ['PATH']}",
             "STUBS": str(self.folder),
             "HOSTS": " ".join(self.hosts),

@@ -67,12 +67,17 @@ def test_servers_do_not_keep_a_job_from_being_resumed(tmp_path: Path) -> None:
         judge(ends, tmp_path / "log")
 
 
-@pytest.mark.parametrize("code", [0, -15, 143])
-def test_one_that_had_nothing_to_save_does_not_keep_the_others_from_it(tmp_path: Path, code: int) -> None:
-    ends = ends_of(Member(), Member())
-    ends.were_asked = True
+@pytest.mark.parametrize("code", [0, 1, -15, 143])
+def test_after_a_request_the_others_have_their_time_and_one_state_is_enough(tmp_path: Path, code: int) -> None:
+    """They had not begun, or lost a peer that had saved."""
+    ends = ends_of(Member(), Member(), Member(stays=True))
+    ends.ask(1000)
+    ends.note(2, 143)
     ends.note(0, code)
-    assert (ends.left(), ends.has_failed, ends.may_resume) == (None, False, False)
+    left = ends.left()
+    assert left is not None
+    assert 900 < left <= 1000
+    assert (ends.has_failed, ends.may_resume) == (False, False)
     ends.note(1, 75)
     with pytest.raises(Resumable):
         judge(ends, tmp_path / "log")
@@ -83,11 +88,25 @@ def test_one_that_had_nothing_to_save_does_not_keep_the_others_from_it(tmp_path:
 
 def test_a_job_that_was_asked_to_save_and_saved_nothing_has_failed(tmp_path: Path) -> None:
     ends = ends_of(Member(), Member())
-    ends.were_asked = True
-    ends.note(0, -15)
+    ends.ask(0)
     ends.note(1, 0)
+    with pytest.raises(ClusterError, match=r"^process 0 did not end within 0 s after they were asked to; see"):
+        judge(ends, tmp_path / "log")
+    ends.note(0, -15)
     with pytest.raises(ClusterError, match=r"^process 0 was killed by SIGTERM; the end of"):
         judge(ends, tmp_path / "log")
+
+
+@pytest.mark.parametrize(("codes", "resumes"), [((143, -15), True), ((0, 143), True), ((0, 0), False), ((1, 143), False)])
+def test_ranks_that_would_save_had_not_begun(codes: tuple[int, int], resumes: bool) -> None:
+    ends = Ends[int](name="process {}".format, saves=True)
+    for key in range(2):
+        ends.begin(key, Member())
+    ends.ask(1000)
+    ends.note(0, codes[0])
+    assert not ends.may_resume
+    ends.note(1, codes[1])
+    assert ends.may_resume == resumes
 
 
 def test_a_failure_counts_more_than_a_state_to_go_on_from(tmp_path: Path) -> None:

@@ -43,10 +43,11 @@ class Ends(Generic[Key]):
     Args:
         name: what messages call a process, by what identifies it.
         linger: seconds that the others may run on after the first has ended well; None: as long as they like.
+        saves: whether a process that is asked to end saves, unless it has not begun to train.
 
     Attributes:
         codes: exit codes of those that have ended, as `subprocess` counts: negative for a signal.
-        were_asked: whether processes have been asked to save where they stand; some may not have begun, and have nothing to save.
+        were_asked: whether processes have been asked to save where they stand. Then none has failed before all have ended.
 
     Example:
         >>> ends = Ends(name="process {}".format)
@@ -57,17 +58,23 @@ class Ends(Generic[Key]):
         (True, None)
     """
 
-    def __init__(self, *, name: Callable[[Key], str], linger: float | None = None) -> None:
-        self._name, self._linger = name, linger
+    def __init__(self, *, name: Callable[[Key], str], linger: float | None = None, saves: bool = False) -> None:
+        self._name, self._linger, self._saves = name, linger, saves
         self._members: dict[Key, Member] = {}
         self._failed: list[Key] = []
         self._deadline: float | None = None
+        self._patience = 0.0
         self.codes: dict[Key, int] = {}
         self.were_asked = False
 
     def begin(self, key: Key, member: Member) -> None:
         """A process is started."""
         self._members[key] = member
+
+    def ask(self, patience: float) -> None:
+        """Processes are asked to save where they stand, and have so many seconds."""
+        self.were_asked = True
+        self._limit(patience)
 
     def note(self, key: Key, code: int) -> None:
         """A process has ended with this exit code."""
@@ -78,11 +85,13 @@ class Ends(Generic[Key]):
             return
         if code:
             self._failed.append(key)
-        if code not in self._good:
-            latest = time.monotonic() + SETTLE_S
-            self._deadline = latest if self._deadline is None else min(self._deadline, latest)
+        if self.were_asked:
+            return
+        if code not in (0, EXIT_RESUMABLE):
+            if (left := self.left()) is None or left > SETTLE_S:
+                self._limit(SETTLE_S)
         elif self._deadline is None and not member.stays and self._linger is not None:
-            self._deadline = time.monotonic() + self._linger
+            self._limit(self._linger)
 
     @property
     def is_over(self) -> bool:
@@ -90,20 +99,32 @@ class Ends(Generic[Key]):
         return all(key in self.codes for key, member in self._members.items() if not member.stays)
 
     @property
+    def has_trainers(self) -> bool:
+        """Whether a process has begun that serves no others."""
+        return not all(member.stays for member in self._members.values())
+
+    @property
     def has_failed(self) -> bool:
         """Whether a process that is not spare has ended and left no state to resume from."""
-        return any(self.codes[key] not in self._good for key in self._failed)
+        return not self.were_asked and any(self.codes[key] != EXIT_RESUMABLE for key in self._failed)
 
     @property
     def may_resume(self) -> bool:
-        """Whether all but those that stay have ended, some of them with a state to resume from, the others well."""
+        """Whether all but those that stay have ended, some of them with a state to resume from, the others well.
+
+        If they were asked to save, the others may have lost a peer that had saved; or none had begun.
+        """
         codes = {self.codes.get(key) for key, member in self._members.items() if not member.stays}
-        return EXIT_RESUMABLE in codes and codes <= self._good
+        if self.were_asked:
+            return EXIT_RESUMABLE in codes or (self._saves and bool(codes & _TERMINATED) and codes <= {0, *_TERMINATED})
+        return EXIT_RESUMABLE in codes and codes <= {0, EXIT_RESUMABLE}
 
     @property
-    def _good(self) -> set[int]:
-        """Exit codes that do not end the others."""
-        return {0, EXIT_RESUMABLE} | (_TERMINATED if self.were_asked else set())
+    def _cause(self) -> str:
+        return "they were asked to" if self.were_asked else "the others had"
+
+    def _limit(self, seconds: float) -> None:
+        self._patience, self._deadline = seconds, time.monotonic() + seconds
 
     def left(self) -> float | None:
         """Seconds to wait for more; None: as long as it takes."""
@@ -137,4 +158,4 @@ class Ends(Generic[Key]):
         if self._failed:
             raise failure([failed(key) for key in self._failed], ended=self.running())
         if self._deadline is not None and (late := self.running(staying=False)):
-            raise ClusterError(f"{', '.join(late)} did not end within {self._linger:g} s after the others had; see {logs}")
+            raise ClusterError(f"{', '.join(late)} did not end within {self._patience:g} s after {self._cause}; see {logs}")

@@ -12,7 +12,7 @@ import pytest
 from halohop.errors import ClusterError, InputError
 from halohop.launch.jobs.crew.remote import Lost, Said
 from halohop.launch.jobs.crew.watching import Place, Watch
-from halohop.launch.jobs.host.messages import Begin, Ended, Output, Started
+from halohop.launch.jobs.host.messages import Begin, Ended, Output, Started, Stop
 from halohop.launch.processes.ends import Member
 from halohop.launch.terminal.signals import Resumable, Stopped
 
@@ -134,6 +134,50 @@ def test_a_launcher_that_is_asked_to_end_ends_as_its_ranks_do(begun: Callable[..
             crew.watch.__exit__(Stopped, stop, None)
     else:
         crew.watch.__exit__(Stopped, stop, None)
+
+
+def test_a_request_reaches_the_trainers_and_servers_stay(crew: News, caplog: pytest.LogCaptureFixture) -> None:
+    crew.begun.clear()
+    crew.say(RANKS[1], code=75)
+    crew.watch.stop("the time is nearly over", 1000)
+    crew.watch.stop("the time is nearly over", 1000)
+    crew.say(SERVERS[0], code=143)
+    crew.say(RANKS[0], code=1)
+    with pytest.raises(Resumable):
+        crew.watch.until_ended(RANKS)
+    assert crew.begun == [Stop(name="rank-0")]
+    assert caplog.messages == ["the time is nearly over; all ranks save where they stand"]
+
+
+def test_ranks_that_do_not_end_have_their_time(crew: News) -> None:
+    crew.say(RANKS[0], code=75)
+    crew.watch.stop("the time is nearly over", 0)
+    with pytest.raises(Resumable):
+        crew.watch.until_ended(RANKS)
+
+
+def test_before_trainers_have_begun_there_is_nothing_to_save(tmp_path: Path) -> None:
+    crew = News(tmp_path)
+    with crew.watch:
+        crew.watch.begin(SERVERS[0], Member(stays=True))
+        crew.watch.stop("host b was asked to end", 60)
+        with pytest.raises(Resumable):
+            crew.watch.begin(RANKS[0], Member())
+    assert crew.begun == [Begin(name="server-0")]
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_request_that_comes_late_changes_nothing(crew: News, code: int) -> None:
+    for place in RANKS:
+        crew.say(place, code=code)
+    if code:
+        crew.watch.stop("host b was asked to end", 60)
+        with pytest.raises(ClusterError, match="failed with exit code 3"):
+            crew.watch.until_ended(RANKS)
+    else:
+        crew.watch.until_ended(RANKS)
+        crew.watch.stop("host b was asked to end", 60)
+    crew.watch.__exit__(None, None, None)
 
 
 def test_a_lost_host_goes_before_those_that_failed_of_it(crew: News, tmp_path: Path) -> None:

@@ -102,6 +102,20 @@ def test_a_message_that_drips_is_late(pair: Pair) -> None:
         thread.join()
 
 
+def test_a_side_that_must_end_says_so_once_and_at_once(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("halohop.launch.jobs.host.channel.BEAT_S", 60)
+    receiver, sender, _ = pair
+    state = [Beat(work=1)]
+    sender.beat(lambda: state[-1])
+    state.append(Beat(work=1, must_end=True))
+    sender.hurry()
+    assert receiver.receive(20) == state[-1]
+    sender.hurry()
+    sender.send(Brought())
+    assert receiver.receive(20) == Brought()
+    sender.close()
+
+
 @pytest.mark.parametrize(("message", "advances"), [(Beat(), False), (Beat(work=3), True), (Brought(), True)])
 def test_the_other_side_advances_by_what_it_sends_and_by_its_work(pair: Pair, message: Beat | Brought, advances: bool) -> None:
     receiver, sender, _ = pair

@@ -152,7 +152,7 @@ def test_before_its_time_limit_a_job_saves_and_goes_on(launch: Launch, undisturb
     launch.cluster.run("scancel", "--batch", "--signal=USR1", number)
     job = launch.cluster.wait(number, "COMPLETED")
     assert job["Restarts"] == "1"
-    assert "the time is nearly over" in launch.log("limit")
+    assert "the time is nearly over; all ranks save where they stand" in launch.log("limit")
     assert launch.losses("limit") == pytest.approx(undisturbed, rel=1e-6)
 
 

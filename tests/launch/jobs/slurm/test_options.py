@@ -24,12 +24,20 @@ def test_a_table_by_the_names_of_sbatch() -> None:
         ({"restarts": -1}, "restarts=-1 must be at least 0"),
         ({"options": ["exclusive"]}, "option 'exclusive' is none of sbatch"),
         ({"options": ["--exclusive\n--wrap=x"]}, "is none of sbatch"),
+        ({"options": ["--gpus-per-task=1"]}, "gives GPUs to tasks, but trainers share those of a host; use gpus_per_node"),
+        ({"options": ["-G8"]}, "use gpus_per_node"),
+        ({"options": ["--gpus=8"]}, "use gpus_per_node"),
         ({"wait": "yes"}, "wait"),
     ],
 )
 def test_tables_that_cannot_work(table: dict[str, object], named: str) -> None:
     with pytest.raises(InputError, match=named):
         convert(table, Options, "job.toml: [slurm]")
+
+
+def test_other_options_of_gpus_are_sbatchs() -> None:
+    given = ("--gpus-per-node=a100:4", "--gres=gpu:4", "--gpu-freq=high")
+    assert Options(options=given).options == given
 
 
 def test_a_job_without_a_limit() -> None:

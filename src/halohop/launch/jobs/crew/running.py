@@ -48,7 +48,7 @@ class Ready:
 
 def watched(job: Job, hosts: Sequence[Host], crew: Crew) -> Watch:
     """What writes the logs of a job, and judges how its processes end."""
-    return Watch(crew, Path(job.out) / "logs", _echo(plan_on(job, hosts)), linger=job.linger)
+    return Watch(crew, Path(job.out) / "logs", _echo(plan_on(job, hosts)), linger=job.linger, saves=job.train is not None)
 
 
 def prepare(

@@ -5,7 +5,7 @@ import queue
 import signal
 import time
 from collections.abc import Callable, Collection
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -43,19 +43,19 @@ class Watch:
         crew: the hosts.
         logs: folder for ``HOST-NAME.log``.
         echo: shows lines to people.
-        linger: as of `Ends`.
-
+        linger, saves: as of `Ends`.
     """
 
-    def __init__(self, crew: Crew, logs: Path, echo: Echo, *, linger: float | None = None) -> None:
+    def __init__(self, crew: Crew, logs: Path, echo: Echo, *, linger: float | None = None, saves: bool = False) -> None:
         self._crew, self._logs, self._echo = crew, logs, echo
         self._files: dict[Place, IO[bytes]] = {}
         self._lines: dict[Place, bytes] = {}
         self._processes: dict[Place, int] = {}
         self._reports: dict[Place, bytes] = {}
         self._lost: list[Lost] = []
-        self._ends = Ends[Place](name=self._named, linger=linger)
+        self._ends = Ends[Place](name=self._named, linger=linger, saves=saves)
         self.ready: set[Place] = set()
+        self._is_judged = False
         self._undo = ExitStack()
 
     def __enter__(self) -> Self:
@@ -70,6 +70,7 @@ class Watch:
         Raises:
             Resumable: a request to terminate ended the job, and all processes have left a state to resume from.
         """
+        self._is_judged = True
         while not self._crew.news.empty():
             self._take(self._crew.news.get())
         for place in list(self._lines):
@@ -84,15 +85,23 @@ class Watch:
         Raises:
             ClusterError: its host is lost.
             WriteError: its log cannot be written.
+            Resumable: the job was asked to end before trainers had begun.
         """
+        while self._hear(0):
+            self._check()
         with writing(self._log(place)):
             self._files[place] = self._undo.enter_context(self._log(place).open("wb", buffering=0))
         self._ends.begin(place, member)
         self._crew.remotes[place[0]].send(Begin(name=place[1]))
 
-    def stop(self) -> None:
-        """Asks the processes that serve no others to save where they stand, and to end. Handlers of signals may call it."""
-        self._crew.news.put(Asked())
+    def stop(self, why: str, patience: float) -> None:
+        """Asks the processes that serve no others to save where they stand, and to end. Handlers of signals may call it.
+
+        Args:
+            why: for people.
+            patience: seconds that they have.
+        """
+        self._crew.news.put(Asked(why=why, patience=patience))
 
     @property
     def is_stopping(self) -> bool:
@@ -127,7 +136,7 @@ class Watch:
         saw."""
         if not (self._lost or self._ends.has_failed):
             return
-        self._echo = _show_nothing  # what follows are ends that we cause
+        self._echo, self._is_judged = _show_nothing, True  # what follows are ends that we cause
         began = time.monotonic()
         deadline, latest = began + _SETTLE_S, began + _SETTLE_S + SILENCE_S
         while (left := deadline - time.monotonic()) > 0:
@@ -162,9 +171,7 @@ class Watch:
             self._lost.append(item)
             return
         if isinstance(item, Asked):
-            if item.host:
-                _LOG.warning("host %s was asked to end; all ranks save where they stand", item.host)
-            self._stop()
+            self._stop(item)
             return
         assert isinstance(item, Said)
         place = (item.host, item.message.name)
@@ -177,14 +184,16 @@ class Watch:
                 self._reports[place] = report
                 self._ends.note(place, code)
 
-    def _stop(self) -> None:
-        if self._ends.were_asked:
+    def _stop(self, asked: Asked) -> None:
+        if self._ends.were_asked or self._is_judged:
             return
-        self._ends.were_asked = True
-        if not (running := self._ends.keys_running(staying=False)):
+        _LOG.warning("%s; all ranks save where they stand", asked.why)
+        self._ends.ask(asked.patience)
+        if not self._ends.has_trainers:
             raise Resumable
-        for host, name in running:
-            self._crew.remotes[host].send(Stop(name=name))
+        for host, name in self._ends.keys_running(staying=False):
+            with suppress(ClusterError):  # it is lost, which is news
+                self._crew.remotes[host].send(Stop(name=name))
 
     def _is_one_silent_since(self, moment: float) -> bool:
         """Whether a host on which nothing failed has not been heard since then."""

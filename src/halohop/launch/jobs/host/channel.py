@@ -47,7 +47,7 @@ class Channel:
     def __init__(self, incoming: int, outgoing: int, *, name: str) -> None:
         self._incoming, self._outgoing, self._name = incoming, outgoing, name
         self._sending = threading.Lock()
-        self._over = threading.Event()
+        self._over, self._hurry = threading.Event(), threading.Event()
         self._buffer = bytearray()
         self._last = Beat()
         self.heard = self.advanced = time.monotonic()
@@ -115,9 +115,14 @@ class Channel:
         """Says again and again that this side is alive, and what its state is, until `close`."""
         threading.Thread(target=self._beat, args=(state,), name="halohop-beat", daemon=True).start()
 
+    def hurry(self) -> None:
+        """Lets `beat` say its state now. Handlers of signals may call it."""
+        self._hurry.set()
+
     def close(self) -> bool:
         """Sends nothing more. Returns whether no send is under way, so that the pipe may be closed."""
         self._over.set()
+        self._hurry.set()
         free = self._sending.acquire(timeout=_CLOSE_S)
         if free:
             self._sending.release()
@@ -125,7 +130,9 @@ class Channel:
 
     def _beat(self, state: Callable[[], Beat]) -> None:
         try:
-            while not self._over.wait(BEAT_S):
+            while not self._over.is_set():
+                self._hurry.wait(BEAT_S)
+                self._hurry.clear()
                 self.send(state())
         except PeerLostError:  # who receives learns of it, too
             return
@@ -141,8 +148,11 @@ class Channel:
 
     def _read(self, seconds: float) -> bool:
         """Reads more; whether anything came in time."""
+        begin = time.monotonic()
         if not select.select([self._incoming], [], [], seconds)[0]:
-            return False
+            stopped = time.monotonic() - begin > seconds + BEAT_S  # as a scheduler stops a job: its silence was our own
+            if not stopped or not select.select([self._incoming], [], [], seconds)[0]:
+                return False
         data = os.read(self._incoming, _READ)
         if not data:
             raise PeerLostError(f"{self._name} has closed the connection")

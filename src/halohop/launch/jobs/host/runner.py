@@ -96,6 +96,7 @@ class Runner:
     def ask(self) -> None:
         """Tells the launcher that this host must end; it sees to it that the ranks of all hosts save where they stand."""
         self._must_end = True
+        self._channel.hurry()
 
     def end(self, code: int) -> NoReturn:
         """Ends all that was started, passes on what it still prints, and ends this process."""
@@ -140,7 +141,7 @@ class Runner:
             self._begin(next(program for program in self._order.programs if program.name == message.name))
         elif isinstance(message, Stop):
             with suppress(KeyError, ProcessLookupError):  # it has ended
-                os.killpg(self._running[message.name], signal.SIGTERM)
+                os.kill(self._running[message.name], signal.SIGTERM)  # not what it has started: it ends that itself
         elif isinstance(message, Compare):
             copied = self._order.copied[message.number]
             missing = copying.wanted(copied, self._count)

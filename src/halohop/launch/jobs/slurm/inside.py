@@ -1,25 +1,31 @@
 """A job inside of its allocation: on the first host, which starts everything on all of them by srun, and judges how it ends."""
 
+import logging
 import os
 import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from halohop.errors import ClusterError, HalohopError, InputError
 from halohop.launch.jobs.crew.crew import Crew
 from halohop.launch.jobs.crew.running import prepare, run, watched
-from halohop.launch.jobs.crew.watching import Watch
 from halohop.launch.jobs.crew.way import Host
 from halohop.launch.jobs.job import Job
+from halohop.launch.jobs.lock import alone_in
 from halohop.launch.jobs.plan import resumes_itself
 from halohop.launch.jobs.slurm import queue
 from halohop.launch.jobs.slurm.options import Options, options_of
 from halohop.launch.jobs.slurm.script import job_in
 from halohop.launch.jobs.slurm.srun import Srun
+from halohop.launch.terminal import logs
 from halohop.launch.terminal.console import Console
 from halohop.launch.terminal.refusal import exit_code
 from halohop.launch.terminal.signals import EXIT_RESUMABLE, Resumable, Signals
+
+_END_S = 20.0
+"""Seconds between the end of the ranks' time to save and the end of the job's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +57,7 @@ def turn_of(env: Mapping[str, str]) -> Turn:
 
 def main() -> int:
     """Runs the job at standard input; returns the exit code of the batch script."""
+    logs.configure(logging.WARNING)
     with Signals() as signals, signals.working():
         try:
             job, turn = job_in(sys.stdin.read()), turn_of(os.environ)
@@ -72,10 +79,16 @@ def _take_turn(job: Job, options: Options, turn: Turn) -> int:
     ]
     crew = Crew(hosts, Srun())
     watch = watched(job, hosts, crew)
-    signal.signal(signal.SIGUSR1, lambda *_: _stop(watch))
+    patience = max(options.signal - _END_S, _END_S)
+    signal.signal(signal.SIGUSR1, lambda *_: watch.stop("the time is nearly over", patience))
     try:
-        with watch, crew:
-            run(watch, prepare(crew, job, hosts, Console(file=sys.stdout, soft_wrap=True)))
+        with alone_in(Path(job.out) / "logs"), watch, crew:
+            ready = prepare(crew, job, hosts, Console(file=sys.stdout, soft_wrap=True))
+            if not ready.found[hosts[0].name].shared:
+                raise InputError(
+                    f"{hosts[0].name} does not see {job.out} of this machine; begin the job there, or share the folder"
+                )
+            run(watch, ready)
     except Resumable:
         return _queue_again(turn, options)
     except HalohopError as error:
@@ -94,21 +107,20 @@ def resumed(job: Job, turn: Turn) -> Job:
     return replace(job, train={**(job.train or {}), "resume": "auto"}) if turn.restarts and resumes_itself(job) else job
 
 
-def _stop(watch: Watch) -> None:
-    _say("the time is nearly over; trainers save where they stand")
-    watch.stop()
-
-
 def _queue_again(turn: Turn, options: Options, *, code: int = EXIT_RESUMABLE) -> int:
     """Queues the job again, which then resumes; returns the exit code, that is `code` where it cannot."""
-    if (state := queue.state(turn.number)).name != "RUNNING":  # it was cancelled, or its time is over
-        _say(f"the job is {state.name}")
+    try:
+        if (state := queue.state(turn.number)).name != "RUNNING":  # it was cancelled, or its time is over
+            _say(f"the job is {state.name}")
+            return code
+        if turn.restarts >= options.restarts:
+            _say(f"the job has been queued again {options.restarts} times, which is its limit (restarts={options.restarts})")
+            return code
+        _say("the job is queued again, to go on where it stands")
+        queue.requeue(turn.number)
+    except (ClusterError, InputError) as error:  # an allocation that no batch script began, or a controller that is gone
+        _say(f"it cannot be queued again: {error}; submit it again, with --train resume=auto")
         return code
-    if turn.restarts >= options.restarts:
-        _say(f"the job has been queued again {options.restarts} times, which is its limit (restarts={options.restarts})")
-        return code
-    _say("the job is queued again, to go on where it stands")
-    queue.requeue(turn.number)
     return 0
 
 

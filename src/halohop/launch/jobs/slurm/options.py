@@ -7,6 +7,7 @@ from halohop.errors import InputError
 from halohop.launch.jobs.job import Job
 from halohop.launch.jobs.tables import convert
 
+_OF_GPUS = re.compile(r"-G|--(gpus|gpus-per-(task|socket)|ntasks-per-gpu|tres-per-task)\b(?!-)")
 _TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<numbers>\d+(?::\d+){0,2})")
 
 
@@ -51,6 +52,8 @@ class Options:
         for option in self.options:
             if not option.startswith("-") or "\n" in option:
                 raise InputError(f"option {option!r} is none of sbatch; write it as on its command line: '--exclusive'")
+            if _OF_GPUS.match(option):
+                raise InputError(f"option {option!r} gives GPUs to tasks, but trainers share those of a host; use gpus_per_node")
         if self.time is not None and 0 < seconds(self.time) <= self.signal:  # 0: without a limit
             raise InputError(
                 f"time={self.time} is over before trainers, which are signalled {self.signal} seconds before its end, have "

@@ -21,6 +21,7 @@ _SCRIPT = """\
 {directives}
 
 set -e
+trap '' USR1
 {before}
 exec {python} -m halohop.launch.jobs.slurm <<'JOB'
 {job}

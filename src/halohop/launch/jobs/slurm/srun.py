@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from halohop import __version__
 from halohop.launch.jobs.crew.way import Host, runner_words
 
-_OF_TASKS = ("SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK", "SLURM_GPUS_PER_TASK", "SLURM_TRES_PER_TASK")
+_OF_TASKS = ("SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK", "SLURM_CPU_BIND", "SLURM_GPU_BIND", "SLURM_TRES_BIND")
 """Variables by which srun would give the runner what one trainer was to have."""
 _STEP = (
     "--nodes=1",
@@ -13,6 +13,7 @@ _STEP = (
     "--ntasks-per-node=1",
     "--overlap",
     "--cpu-bind=none",
+    "--export=ALL",
     "--mpi=none",
     "--kill-on-bad-exit=0",
     "--wait=0",
