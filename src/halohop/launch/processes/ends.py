@@ -110,18 +110,14 @@ class Ends(Generic[Key]):
 
     @property
     def may_resume(self) -> bool:
-        """Whether all but those that stay have ended, some of them with a state to resume from, the others well.
+        """Whether some of those that do not stay have left a state to resume from, and all others have ended well.
 
-        If they were asked to save, the others may have lost a peer that had saved; or none had begun.
+        If they were asked to save, one state is enough, as the others may have lost a peer that had saved; or none had begun.
         """
         codes = {self.codes.get(key) for key, member in self._members.items() if not member.stays}
         if self.were_asked:
             return EXIT_RESUMABLE in codes or (self._saves and bool(codes & _TERMINATED) and codes <= {0, *_TERMINATED})
         return EXIT_RESUMABLE in codes and codes <= {0, EXIT_RESUMABLE}
-
-    @property
-    def _cause(self) -> str:
-        return "they were asked to" if self.were_asked else "the others had"
 
     def _limit(self, seconds: float) -> None:
         self._patience, self._deadline = seconds, time.monotonic() + seconds
@@ -158,4 +154,5 @@ class Ends(Generic[Key]):
         if self._failed:
             raise failure([failed(key) for key in self._failed], ended=self.running())
         if self._deadline is not None and (late := self.running(staying=False)):
-            raise ClusterError(f"{', '.join(late)} did not end within {self._patience:g} s after {self._cause}; see {logs}")
+            cause = "they were asked to" if self.were_asked else "the others had"
+            raise ClusterError(f"{', '.join(late)} did not end within {self._patience:g} s after {cause}; see {logs}")

@@ -19,7 +19,7 @@ from halohop.launch.jobs.host.messages import Beat, Ended, Hello, Message, Outpu
 _START_S = 30.0
 """Seconds beyond those of connecting that a login shell and Python may take; Python may lie on a disk that is slow at first."""
 _END_S = 1.0
-SAVE_S = 60.0
+_SAVE_S = 60.0
 """Seconds that ranks have to save where they stand, if a host must end."""
 _KEPT_LINES = 100
 
@@ -207,7 +207,7 @@ class Remote:
                 if isinstance(message, Output | Started | Ended):
                     self._news.put(Said(host=self.host.name, message=message))
                 elif isinstance(message, Beat):
-                    self._news.put(Asked(why=f"host {self.host.name} was asked to end", patience=SAVE_S))
+                    self._news.put(Asked(why=f"host {self.host.name} was asked to end", patience=_SAVE_S))
                     self._answers.put(Trouble(text="was asked to end"))
                 else:
                     self._answers.put(message)

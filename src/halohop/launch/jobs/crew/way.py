@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 RUNNER = "halohop.launch.jobs.host"
+_LINES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,17 @@ class Way(Protocol):
     def is_cut(self, code: int | None) -> bool:
         """Whether the connection, and not the runner, has ended a command with this exit code."""
         ...
+
+
+def last_words(printed: str) -> str:
+    """The end of what a command printed, on one line.
+
+    Example:
+        >>> last_words("Traceback\\n  luck\\n"), last_words("")
+        ('Traceback / luck', 'it printed nothing')
+    """
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    return " / ".join(lines[-_LINES:]) or "it printed nothing"
 
 
 def runner_words(host: Host) -> list[str]:

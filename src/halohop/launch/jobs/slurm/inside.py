@@ -51,7 +51,7 @@ def turn_of(env: Mapping[str, str]) -> Turn:
     """
     if "SLURM_JOB_ID" not in env or "SLURM_JOB_NODELIST" not in env:
         raise InputError("SLURM_JOB_ID is not set: this script runs inside of Slurm's allocation; submit it with sbatch")
-    hosts = queue.host_names(env["SLURM_JOB_NODELIST"])
+    hosts = queue.expand(env["SLURM_JOB_NODELIST"])
     return Turn(number=env["SLURM_JOB_ID"], hosts=hosts, restarts=int(env.get("SLURM_RESTART_COUNT", "0")))
 
 

@@ -99,7 +99,7 @@ def requeue(number: str) -> None:
     _ask("scontrol", "requeue", number)
 
 
-def host_names(nodelist: str) -> tuple[str, ...]:
+def expand(nodelist: str) -> tuple[str, ...]:
     """The hosts that Slurm spells like ``node[1-3]``, in its order."""
     return tuple(_ask("scontrol", "show", "hostnames", nodelist).split())
 

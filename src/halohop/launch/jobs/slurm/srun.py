@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from halohop import __version__
-from halohop.launch.jobs.crew.way import Host, runner_words
+from halohop.launch.jobs.crew.way import Host, last_words, runner_words
 
 _OF_TASKS = ("SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK", "SLURM_CPU_BIND", "SLURM_GPU_BIND", "SLURM_TRES_BIND")
 """Variables by which srun would give the runner what one trainer was to have."""
@@ -19,7 +19,6 @@ _STEP = (
     "--wait=0",
 )
 """One task, which has all that the job has of a host."""
-_LINES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +32,7 @@ class Srun:
         return ["env", *unset, "srun", f"--nodelist={host.name}", *_STEP, *runner_words(host)]
 
     def explain(self, host: Host, printed: str, code: int | None) -> str:
-        said = " / ".join([line.strip() for line in printed.splitlines() if line.strip()][-_LINES:]) or "it printed nothing"
+        said = last_words(printed)
         if code is None:
             return f"did not answer within {self.patience:g} s; see whether `srun --nodelist={host.name} true` works ({said})"
         return f"did not start: srun ended with exit code {code}; halohop {__version__} must be there for {host.python} ({said})"

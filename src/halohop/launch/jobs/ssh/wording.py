@@ -3,6 +3,7 @@
 import re
 
 from halohop import __version__
+from halohop.launch.jobs.crew.way import last_words
 
 _KEY_CHANGED = "has another key than known_hosts says, so it may be another machine; if that is right, `ssh-keygen -R {name}`"
 _KEY_UNKNOWN = "has a key that is not known here; connect once with `{ssh}` and compare its fingerprint, or add it to known_hosts"
@@ -32,7 +33,6 @@ _MEANINGS = (
 
 _CANNOT_EXECUTE = (126, 127)
 """Exit codes of shells, where there is no such program, or it is none."""
-_LINES = 3
 
 
 def explained(printed: str, code: int | None, *, name: str, ssh: str, python: str) -> str:
@@ -56,7 +56,7 @@ def explained(printed: str, code: int | None, *, name: str, ssh: str, python: st
     for pattern, meaning in _MEANINGS:
         if found := [line for line in lines if re.search(pattern, line, re.IGNORECASE)]:
             return f"{meaning.format(**names)} ({found[-1]})"
-    end = " / ".join(lines[-_LINES:]) or "it printed nothing"
+    end = last_words(printed)
     if code is None:
         return f"did not answer in time; see whether `{ssh} true` works, and give it more seconds ([ssh] connect_timeout) ({end})"
     return f"did not start: ssh ended with exit code {code} ({end})"
