@@ -105,7 +105,7 @@ import os, sys, torch.distributed as dist, torch.multiprocessing as mp
 def work(rank, port):
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
     dist.barrier()
-    os.write(1, f"met {rank} {'RANK' in os.environ}\n".encode())  # at once: both ranks have the script's stdout
+    os.write(1, f"met {rank} {'RANK' in os.environ}\\n".encode())  # at once: both ranks have the script's stdout
 
 if __name__ == "__main__":
     print("host", *sys.argv[2:], flush=True)
