@@ -10,13 +10,14 @@ from typer.testing import CliRunner
 from halohop.launch.commands.partition import BuildOptions
 from halohop.launch.commands.replicate import Copies
 from halohop.launch.commands.serve import ServeOptions
+from halohop.launch.jobs.job import Job
 from halohop.launch.options.docstrings import field_texts, help_of
 from halohop.launch.options.fields import from_fields
 from halohop.launch.options.spellings import TERMINAL
 from halohop.recipes.checks import Bytes, CacheSize, Seconds
 from halohop.recipes.config import InferConfig, TrainConfig
 
-KINDS = [TrainConfig, InferConfig, ServeOptions, BuildOptions, Copies]
+KINDS = [Job, TrainConfig, InferConfig, ServeOptions, BuildOptions, Copies]
 """The dataclasses whose fields are options of commands."""
 
 

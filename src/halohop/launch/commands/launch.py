@@ -7,21 +7,23 @@ from datetime import datetime
 from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from halohop.errors import InputError
 from halohop.launch.jobs.engine import engine_of
-from halohop.launch.jobs.job import Job, read_job
+from halohop.launch.jobs.job import Job, Servers, read_job
 from halohop.launch.jobs.lock import alone_in
 from halohop.launch.jobs.plan_file import plan_text
-from halohop.launch.options import launching, spec
-from halohop.launch.options.parsing import pairs
+from halohop.launch.options import spec
+from halohop.launch.options.fields import field_option, from_fields
 from halohop.launch.terminal import logs
 from halohop.launch.terminal.console import Console
 from halohop.launch.terminal.group import Command, is_alone
 from halohop.world import World
+
+JOB, HOSTS, DATA = "Job", "Hosts and processes", "Data and results"
 
 _OF_THE_JOB = {
     "train": {"parts", "nodes", "trainers", "out", "token_file", "encrypt", "config"},
@@ -41,30 +43,46 @@ class LaunchCommand(Command):
         return super().parse_args(ctx, args)
 
 
+@from_fields(
+    Job,
+    panels={"engine": JOB, "hosts": HOSTS, "data": DATA},
+    before={
+        "engine": ("script", "config"),
+        "hosts": ("dry_run", "submit_nothing", "wait"),
+        "master_port": ("servers", "replicas"),
+    },
+    only_given=True,
+)
 def launch(
     context: typer.Context,
-    script: launching.Script = None,
-    config: launching.JobFile = None,
-    engine: launching.EngineName = None,
-    name: launching.JobName = None,
-    hosts: launching.Hosts = None,
-    trainers: launching.Trainers = None,
-    servers: launching.ServerCount = None,
-    replicas: launching.Replicas = None,
-    data: launching.Data = None,
-    cache: launching.CacheFolder = None,
-    out: launching.Out = None,
-    train: launching.Train = None,
-    start: launching.StartName = None,
-    master_port: launching.MasterPort = None,
-    env: launching.Env = None,
-    python: launching.Python = None,
-    folder: launching.Folder = None,
-    token_file: launching.TokenOfJob = None,
-    encrypt: launching.EncryptJob = None,
-    dry_run: launching.DryRun = False,
-    submit_nothing: launching.Print = False,
-    wait: launching.Wait = False,
+    settings: dict[str, Any],
+    script: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[-- SCRIPT ARGUMENT...]",
+            help="Your program and its arguments. {graph} becomes the folder or servers of the graph, {out} the run folder.",
+            show_default=False,
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", rich_help_panel=JOB, show_default=False, help="TOML or YAML file of the job. Options override it."
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", rich_help_panel=JOB, help="Print the processes of each host. Start nothing.")
+    ] = False,
+    submit_nothing: Annotated[
+        bool, typer.Option("--print", rich_help_panel=JOB, help="Print what the engine would submit. Start nothing.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", rich_help_panel=JOB, help="Slurm: wait for the end of the job. Ctrl-C cancels it.")
+    ] = False,
+    servers: Annotated[
+        int | None, typer.Option(metavar="N", rich_help_panel=HOSTS, show_default=False, help="Servers that hold the graph.")
+    ] = None,
+    replicas: Annotated[int | None, field_option(Servers, "replicas", HOSTS, only_given=True).info] = None,
 ) -> None:
     """Run a script or halohop train on several hosts.
 
@@ -80,13 +98,10 @@ def launch(
 
     $ halohop launch --config job.toml --engine slurm --wait
     """
-    same = ("engine", "name", "hosts", "trainers", "start", "data", "cache", "python", "folder", "master_port")
-    given = {each: context.params[each] for each in same}
-    given |= {"out": out, "encrypt": encrypt, "token_file": token_file and str(token_file), "run": script or None}
-    given["servers"] = {key: value for key, value in (("count", servers), ("replicas", replicas)) if value is not None} or None
-    given["env"] = pairs(env or (), "--env") or None
-    given["train"] = pairs(train or (), "--train") or None
-    job = with_checked_options(read_job(config, given, out=f"runs/{datetime.now():%Y%m%d-%H%M%S}"), context)
+    counts = {"count": servers, "replicas": replicas}
+    given = {"servers": {name: count for name, count in counts.items() if count is not None} or None, "run": script or None}
+    job = read_job(config, {**settings, **given}, out=f"runs/{datetime.now():%Y%m%d-%H%M%S}")
+    job = with_checked_options(job, context)
     if wait:
         job = waited_for(job)
     if submit_nothing:

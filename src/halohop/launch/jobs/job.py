@@ -12,6 +12,7 @@ from halohop.errors import InputError
 from halohop.files.urls import is_url, refuse_url
 from halohop.launch.jobs.tables import convert, keys
 from halohop.launch.options import spec
+from halohop.launch.options.spellings import File, Folder, FolderOrUrl, Hosts
 from halohop.store.share import Share, shares
 
 ENGINES = ("local", "ssh", "slurm", "k8s", "ray")
@@ -35,7 +36,7 @@ class Servers:
     Args:
         count: how many; None: one on each host. Where there are more than hosts, a host has several.
         shares: which share of the partitions each has, such as ``("0/2", "1/2")``; none: server K of N has every N-th from K.
-        replicas: how many servers hold each partition.
+        replicas: Servers per partition.
         port: where the first server of a host answers; the next ones answer at the following ports. 0: at ports of this job,
             so that several jobs run on one host; by the engines ssh and slurm only.
         options: further options of `halohop serve`, by their names.
@@ -66,29 +67,31 @@ class Job:
     """A run on several hosts; paths are absolute, and the same on all of them.
 
     Args:
-        engine: what starts the processes: one of `ENGINES`.
-        name: of the job: letters, digits and "-".
-        hosts: names as the engine takes them, or a number of hosts.
-        trainers: processes on each host.
-        run: the user's script and its arguments; ``{graph}`` and ``{out}`` in an argument are replaced.
-        train: options of `halohop train`, by their names; in place of `run`.
-        start: "torchrun": `trainers` ranks of `run` on each host. "plain": `run` itself, once on each host, where it starts its
-            own trainers; ``{rank}``, ``{hosts}``, ``{master_addr}`` and ``{master_port}`` in an argument are the host's number,
-            how many there are, and where ranks are to meet. By the engines local, ssh and slurm only.
-        data: folder of the partitions, or a URL; "": the script reads none.
-        cache: folder on each host into which its partitions are copied or fetched, ``{host}`` stands for the host's name; None:
-            all hosts see `data`.
-        servers: where they hold the graph; None: the hosts of the trainers do.
-        out: folder of the run: logs of all hosts, and results.
-        folder: working directory of all processes; by default this one.
-        python: interpreter on the hosts; by default the path of this one.
-        token_file: has the shared secret; None: a new one for this run.
-        encrypt: whether hosts encrypt what they send each other.
-        master_port: where ranks meet, on the first host; 0: at a port of this job, which ssh's hosts and Slurm's script choose.
-        env: environment of all processes, beside what the hosts have; ``{graph}`` and ``{out}`` in a trainer's are replaced.
-        stall: seconds that a step of a rank may take, such as a batch, before the job ends with an error; 0: any. None: 600 for
-            `halohop train`, 0 for scripts. By the engines local, ssh and slurm only.
-        options: of the engine, from the table that is named like it.
+        engine: local, ssh, slurm, k8s or ray.
+        name: Job name on the cluster. Details: at most 40 small letters, digits and "-".
+        run: The user's script and its arguments; ``{graph}`` and ``{out}`` in an argument are replaced.
+        train: Run halohop train with this option, instead of a script. Repeatable. Details: options by their names.
+        start: torchrun: ranks of a script on each host. plain: the script once on each host, where it starts its own; {rank}
+            becomes the number of the host. Details: ``{hosts}``, ``{master_addr}`` and ``{master_port}`` in an argument are how
+            many hosts there are, and where ranks are to meet. "plain" is for the engines local, ssh and slurm only.
+        env: Environment variable of all processes. Repeatable. Details: beside what the hosts have; ``{graph}`` and ``{out}`` in
+            a trainer's are replaced.
+        token_file: File with the shared secret. Only you may have access. None: a new secret.
+        encrypt: Encrypt connections between hosts.
+        stall: Longest time between two steps of a rank, such as batches, before the job ends with an error. 0: any. None: 600
+            for halohop train, else 0. Details: by the engines local, ssh and slurm only.
+        hosts: Host names, or the number of hosts. Details: names as the engine takes them.
+        trainers: Trainer processes on each host.
+        servers: Processes that hold the graph. None: those of the trainers.
+        master_port: Port of the first host where ranks meet. Details: 0: a port of this job, which the engines ssh and slurm
+            choose, and slurm does by default.
+        python: Python interpreter on the hosts. The default is this one. Details: its path.
+        folder: Working directory of all processes. The default is this folder.
+        data: Folder of the partitions, or a URL. Details: empty if a script reads none.
+        cache: Folder of each host to copy its partitions to. {host} becomes its name. None: none. Details: then all hosts see
+            `data`.
+        out: Folder of the run, for logs and results. The default is runs/DATE-TIME.
+        options: Of the engine, from the table that is named like it.
 
     Raises:
         InputError: a value that cannot work.
@@ -96,22 +99,22 @@ class Job:
 
     engine: str = "local"
     name: str = "halohop"
-    hosts: tuple[str, ...] | int = 1
-    trainers: int = 1
     run: tuple[str, ...] = ()
     train: Mapping[str, Any] | None = None
     start: Literal["torchrun", "plain"] = "torchrun"
-    data: str = ""
-    cache: str | None = None
-    servers: Servers | None = None
-    out: str
-    folder: str = field(default_factory=lambda: str(Path.cwd()))
-    python: str = sys.executable
-    token_file: str | None = None
-    encrypt: bool = False
-    master_port: int = 29500
     env: Mapping[str, str] = field(default_factory=dict)
+    token_file: File | None = None
+    encrypt: bool = False
     stall: float | None = None
+    hosts: Hosts = 1
+    trainers: int = 1
+    servers: Servers | None = None
+    master_port: int = 29500
+    python: File = field(default_factory=lambda: sys.executable)
+    folder: Folder = field(default_factory=lambda: str(Path.cwd()))
+    data: FolderOrUrl = ""
+    cache: Folder | None = None
+    out: Folder
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

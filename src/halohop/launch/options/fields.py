@@ -1,8 +1,7 @@
 """Options of commands from the fields of dataclasses: type, choices, default and help are the field's own.
 
 To add an option, add a field with its line in the docstring's ``Args:``. If help cannot know what to call a value, add an entry
-to `halohop.launch.options.spellings.TERMINAL`, too. The price: ``python -OO`` removes docstrings, and so the texts of help. The
-options of `halohop launch` are not fields, because a job file supplies their defaults.
+to `halohop.launch.options.spellings.TERMINAL`, too. The price: ``python -OO`` removes docstrings, and so the texts of help.
 """
 
 import inspect
@@ -36,6 +35,7 @@ def from_fields(
     panels: Mapping[str, str | None],
     before: Mapping[str, Sequence[str]] = MappingProxyType({}),
     into: str = "settings",
+    only_given: bool = False,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorates a function with a parameter for values of fields. The command has an option for each field in its place.
 
@@ -46,6 +46,7 @@ def from_fields(
         panels: sections of the help, by the first field of each.
         before: other parameters of the function, by the field that they precede.
         into: the parameter.
+        only_given: the function receives no defaults, because a file has other values.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -56,7 +57,7 @@ def from_fields(
             panel = panels.get(field, panel)
             ordered += [own[name] for name in before.get(field, ())]
             if field not in own and TERMINAL.get(field, "") is not None:
-                options[field] = field_option(kind, field, panel)
+                options[field] = field_option(kind, field, panel, only_given=only_given)
                 ordered.append(options[field].parameter)
         placed = {each.name for each in ordered}
         parameters = []
@@ -67,6 +68,8 @@ def from_fields(
         @wraps(function)
         def command(**given: Any) -> None:
             settings = {field: option.read(given.pop(option.parameter.name)) for field, option in options.items()}
+            if only_given:
+                settings = {field: value for field, value in settings.items() if value is not None}
             function(**{into: settings}, **given)
 
         command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
@@ -76,11 +79,12 @@ def from_fields(
     return decorate
 
 
-def field_option(kind: type[Any], field: str, panel: str | None = None) -> FieldOption:
+def field_option(kind: type[Any], field: str, panel: str | None = None, *, only_given: bool = False) -> FieldOption:
     """The option of a field of a dataclass, in a section of the help.
 
     A name that ends in ``_s``, for seconds, loses the end. A flag that is on by default can also be turned off. If the dataclass
-    checks its values, it alone checks ranges. Otherwise typer checks minimums.
+    checks its values, it alone checks ranges. Otherwise typer checks minimums. With `only_given`, the value of an option that
+    is not given is None.
 
     Example:
         >>> from halohop.recipes.config import TrainConfig
@@ -93,25 +97,30 @@ def field_option(kind: type[Any], field: str, panel: str | None = None) -> Field
     if get_origin(hint) in (Union, UnionType):
         hint = reduce(or_, (member for member in get_args(hint) if member is not NoneType))
     metavar, read = SPELLINGS.get(hint, (None, None))
-    plain: Any = str if read else hint.__origin__ if get_origin(hint) is Annotated else hint
+    plain: Any = hint.__origin__ if get_origin(hint) is Annotated else hint
+    if read:
+        plain = list[str] if get_origin(hint) is Mapping else str
     flag = flag_of(field)
     shown = TERMINAL.get(field) or metavar
     if hint is bool:
         flag, shown = shown or (f"{flag}/--no-{flag[2:]}" if default else flag), None
-    text, none = help_of(kind, field)
+    if isinstance(default, tuple):
+        default = ",".join(map(str, default)) or None
+    text, words = help_of(kind, field)
+    shown_default: str | bool = words or True
+    if only_given:
+        shown_default, default = words or (str(default) if default not in (None, MISSING, False, "") else False), None
     info = typer.Option(
         flag,
         help=text,
         rich_help_panel=panel,
         metavar=shown,
-        show_default=none or True,
+        show_default=shown_default,
         callback=check_with(read) if read else None,
         min=None if read or hasattr(kind, "__post_init__") else _minimum(hint),
     )
     if default is MISSING:
         default = Parameter.empty
-    elif isinstance(default, tuple):
-        default = ",".join(map(str, default)) or None
     parameter = Parameter(
         flag_of(field)[2:].replace("-", "_"),
         Parameter.KEYWORD_ONLY,
@@ -121,7 +130,7 @@ def field_option(kind: type[Any], field: str, panel: str | None = None) -> Field
     return FieldOption(
         parameter=parameter,
         info=info,
-        read=lambda value: found.default if value is None else read(value) if read else value,
+        read=lambda value: (None if only_given else found.default) if value in (None, []) else read(value) if read else value,
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -65,31 +66,44 @@ def cache_bytes(text: str) -> int | str | None:
         raise InputError(f"{error}; or auto, or none") from None
 
 
-def pairs(texts: Sequence[str], option: str) -> dict[str, str | bool]:
-    """What options like ``NAME=VALUE`` spell.
+def pairs(texts: Sequence[str]) -> dict[str, str]:
+    """What several ``NAME=VALUE`` spell.
 
     Raises:
         InputError: one is spelled otherwise, or a name comes twice.
 
     Example:
-        >>> pairs(["epochs=3", "fanout=10,5"], "--train")
+        >>> pairs(["epochs=3", "fanout=10,5"])
         {'epochs': '3', 'fanout': '10,5'}
     """
-    found: dict[str, str | bool] = {}
+    found: dict[str, str] = {}
     for text in texts:
         name, sign, value = text.partition("=")
         if not name or not sign:
-            raise InputError(f"{option} {text!r} is not like NAME=VALUE")
+            raise InputError(f"{text!r} is not like NAME=VALUE")
         if name in found:
-            raise InputError(f"{option} {name} is given twice")
-        found[name] = {"true": True, "false": False}.get(value, value) if option == "--train" else value
+            raise InputError(f"{name} is given twice")
+        found[name] = value
     return found
 
 
-def check_with(read: Callable[[str], object]) -> Callable[[str | None], str | None]:
-    """A callback of an option, which refuses text that `read` cannot read."""
+def flags(texts: Sequence[str]) -> dict[str, str | bool]:
+    """What several ``NAME=VALUE`` spell where a value may be a flag's.
 
-    def check(text: str | None) -> str | None:
+    Raises:
+        InputError: as of `pairs`.
+
+    Example:
+        >>> flags(["epochs=3", "encrypt=true"])
+        {'epochs': '3', 'encrypt': True}
+    """
+    return {name: {"true": True, "false": False}.get(value, value) for name, value in pairs(texts).items()}
+
+
+def check_with(read: Callable[[Any], object]) -> Callable[[Any], Any]:
+    """A callback of an option, which refuses text, or a list of texts, that `read` cannot read."""
+
+    def check(text: Any) -> Any:
         if text is not None:
             with _usage():
                 read(text)
