@@ -47,7 +47,15 @@ def test_examples_are_short(example):
     assert len(example.read_text().splitlines()) <= 120
 
 
-@pytest.mark.parametrize("example", [path for path in EXAMPLES if path.stem not in ELSEWHERE], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param(path, marks=[pytest.mark.full] * (path.stem == "compiled"))  # tests/recipes/test_compiling.py compiles, too
+        for path in EXAMPLES
+        if path.stem not in ELSEWHERE
+    ],
+    ids=lambda path: path.name,
+)
 def test_examples(example, tmp_path):
     process = Forked(example.stem, [], os.environ | {"PYTHONPATH": str(example.parent)}, cwd=tmp_path)
     try:

@@ -109,6 +109,7 @@ def test_names_that_have_moved_are_found_where_they_were() -> None:
         halohop.Tokens  # noqa: B018
 
 
+@pytest.mark.full
 def test_public_modules_are_loaded_when_they_are_named() -> None:
     """In a fresh process, in which no test has imported them; and Python's own `open` stays what it is."""
     listed = public_names()

@@ -14,6 +14,7 @@ from halohop.dgl import launch
 from halohop.errors import InputError
 from halohop.launch.jobs.job import Job, Servers, read_job
 from halohop.launch.jobs.plan import plan
+from tests.support.forked import Forked
 
 LINE = "--workspace work --num_trainers 2 --part_config data/graph.json --ip_config ip_config.txt --out run"
 COMMAND = "python3 train.py --lr 0.01"
@@ -143,8 +144,7 @@ def test_other_options_go_to_halohop_launch(here: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="OpenSSH's client is not installed")
 def test_the_command_prints_the_plan(here: Path) -> None:
-    words = [sys.executable, "-m", "halohop.dgl.launch", *LINE.split(), "--dry-run", COMMAND]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=100)
+    done = Forked("halohop.dgl.launch", [*LINE.split(), "--dry-run", COMMAND], os.environ, cwd=here).finish()
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["hosts"] == ["10.0.0.7", "fd00::8"]
 

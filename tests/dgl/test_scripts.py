@@ -69,7 +69,8 @@ def test_the_guide_learns(size: int, folder: Path, tmp_path: Path) -> None:
     assert all(f"rank {rank}: {600 // size} training nodes" in text for rank, text in enumerate(told))
 
 
-@pytest.mark.parametrize("size", [1, pytest.param(2, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("size", [1, 2])
 def test_vectors_are_learned_with_an_rgcn(size: int, folder: Path, tmp_path: Path) -> None:
     how = ["--part_config", folder / "typed/graph.json", "--num_epochs", 3, "--batch_size", 64]
     told = printed("distributed_rgcn.py", tmp_path / "out", *how, size=size)

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import yaml
 from halohop.glt import launch
 from halohop.launch.jobs.job import Job, read_job
 from halohop.launch.jobs.plan import plan
+from tests.support.forked import Forked
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "glt"
 CONFIG = EXAMPLES / "dist_train_sage_sup_config.yml"
@@ -112,8 +112,8 @@ def test_the_documents_command_prints_the_plan(tmp_path: Path) -> None:
     one_node = {name: value[:1] if isinstance(value, list) else value for name, value in WHOLE.items()}
     (tmp_path / "config.yml").write_text(yaml.safe_dump(one_node))
     words = ["--config=config.yml", "--master_addr=0.0.0.0", "--master_port=11234", "--epochs=10", "--batch_size=512"]
-    process = [sys.executable, EXAMPLES / "launch.py", *words, "--dry-run", "--out=run"]
-    done = subprocess.run(process, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    env = os.environ | {"PYTHONPATH": str(EXAMPLES)}
+    done = Forked("launch", [*words, "--dry-run", "--out=run"], env, cwd=tmp_path).finish()
     assert done.returncode == 0, done.stderr
     (process,) = json.loads(done.stdout)["processes"]
     assert (process["host"], process["ranks"], process["python"]) == ("10.0.0.7", 1, "/a/python")

@@ -42,7 +42,7 @@ def gradients(layer: nn.Module, out: Tensor | dict[str, Tensor]) -> list[Tensor 
 
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.full] * (name == "hgt")) for name in LAYERS])
 def test_a_compiled_layer_is_over_lists(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one program, with gradients; PyG's code would make a message for each edge."""
     torch.manual_seed(0)

@@ -102,7 +102,8 @@ def test_ranks_that_torchrun_starts_again_open_the_graph_again(
     assert len({rows for _, rows in (*first.values(), *second.values())}) == 1
 
 
-@pytest.mark.parametrize("shared", [True, pytest.param(False, marks=pytest.mark.full)])
+@pytest.mark.full  # the test above restarts ranks, and recipes/test_resume.py resumes
+@pytest.mark.parametrize("shared", [True, False])
 def test_a_run_whose_rank_is_killed_resumes_with_the_same_losses(folders: list[str], tmp_path: Path, shared: bool) -> None:
     def losses(out: Path) -> list[tuple[int, int | None, float]]:
         events = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]

@@ -144,7 +144,7 @@ def test_ctrl_c_ends_a_server_that_waits_for_a_dead_peer(parts, start):
             rest.result(60)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.full), (signal.SIGTERM, 143)])
 def test_a_server_ends_when_it_is_told_to(start, number, code):
     process, address = start("0")
     with pytest.raises(halohop.errors.ClusterError, match="found at no server"):

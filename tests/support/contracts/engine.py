@@ -32,7 +32,7 @@ class EngineContract:
         ("what", "how", "last"),
         [
             ("fail", "failed with exit code 1", "LookupError: no such luck"),
-            ("die", "was killed by SIGKILL", "rank 1 of 2 reads"),
+            pytest.param("die", "was killed by SIGKILL", "rank 1 of 2 reads", marks=pytest.mark.full),
         ],
     )
     def test_the_first_failure_is_named(self, launches: Launches, what: str, how: str, last: str) -> None:
@@ -84,7 +84,14 @@ class EngineContract:
         assert code == 75, err
         assert launches.gone_within() == []
 
-    @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+    @pytest.mark.parametrize(
+        "kind",
+        [
+            pytest.param(signal.SIGINT, marks=pytest.mark.full),
+            signal.SIGTERM,
+            pytest.param(signal.SIGHUP, marks=pytest.mark.full),
+        ],
+    )
     def test_a_launcher_that_is_asked_to_end_ends_all(self, launches: Launches, kind: signal.Signals) -> None:
         launcher = launches.start("wait", launches.folder)
         launches.until_training(launcher, 2)

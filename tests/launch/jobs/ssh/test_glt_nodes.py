@@ -134,6 +134,7 @@ def nodes(launches) -> Nodes:
     return Nodes(launches)
 
 
+@pytest.mark.full
 def test_the_documents_command_runs_on_two_nodes(nodes: Nodes) -> None:
     code, out, err = nodes.run(f"--master_addr={nodes.names[0]}", "--batch_size=512")
     assert code == 0, err
