@@ -86,6 +86,15 @@ def test_after_a_request_the_others_have_their_time_and_one_state_is_enough(tmp_
     assert ends.has_failed  # nobody asked
 
 
+def test_a_server_that_is_ended_after_a_request_fails_no_job_whose_trainers_end_well(tmp_path: Path) -> None:
+    ends = ends_of(Member(), Member(stays=True))
+    ends.ask(1000)
+    ends.note(1, -15)
+    ends.note(0, 0)
+    assert ends.is_over
+    judge(ends, tmp_path / "log")
+
+
 def test_a_job_that_was_asked_to_save_and_saved_nothing_has_failed(tmp_path: Path) -> None:
     ends = ends_of(Member(), Member())
     ends.ask(0)

@@ -83,7 +83,7 @@ class Ends(Generic[Key]):
         if code and member.spare:
             _LOG.warning("%s has ended (%d); others stand in for it", self._name(key), code)
             return
-        if code:
+        if code and not (member.stays and self.were_asked):  # whatever ends the others may end those that serve them
             self._failed.append(key)
         if self.were_asked:
             return
