@@ -235,15 +235,16 @@ def test_the_commands_of_the_page_work(launch: Launch) -> None:
     """In their order: files are written, `sh` and `console` run on the login host."""
     page = section("deploy/clusters.md", "Slurm")
     blocks = re.findall(r"^```(\S+) ?([^\n]*)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
-    commands = 0
+    commands, path = 0, {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}  # as in an activated environment
     for language, name, text in blocks:
         if name:
             (launch.folder / name).write_text(text)
         elif language in ("sh", "console"):
             commands += 1
-            launch.cluster.run("sh", "-ec", text, cwd=launch.folder)
+            launch.cluster.run("sh", "-ec", text, cwd=launch.folder, env=path)
     assert commands == 3
-    launch.cluster.run("sh", "-ec", "rm -r runs/first; mkdir -p runs/first/logs; sbatch --wait job.sh", cwd=launch.folder)
+    again = "rm -r runs/first; mkdir -p runs/first/logs; sbatch --wait job.sh"
+    launch.cluster.run("sh", "-ec", again, cwd=launch.folder, env=path)
     for name in ("first", "second"):
         (log,) = (launch.folder / "runs" / name / "logs").glob("slurm-*.log")
         assert log.read_text().endswith("halohop: done\n")
