@@ -94,7 +94,7 @@ LOADERS: dict[str, tuple[str, Callable[..., Any]]] = {
     "SAINT, edges": ("plain", lambda graph, **how: halohop.GraphSAINTEdgeSampler(graph, 6, num_steps=2, **how)),
     "SAINT, walks": ("plain", lambda graph, **how: halohop.GraphSAINTRandomWalkSampler(graph, 4, 3, num_steps=2, **how)),
 }
-REPEATED = ("disjoint", "links", "links, padded", "SAINT, nodes", "SAINT, edges", "SAINT, walks", "labor", "times", "without ids")
+REPEATED = ("disjoint", "links", "links, padded", "SAINT, nodes", "SAINT, edges", "labor", "times", "without ids")
 """What others show already."""
 
 

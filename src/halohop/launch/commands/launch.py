@@ -80,7 +80,10 @@ def launch(
         bool, typer.Option("--wait", rich_help_panel=JOB, help="Slurm: wait for the end of the job. Ctrl-C cancels it.")
     ] = False,
     servers: Annotated[
-        int | None, typer.Option(metavar="N", rich_help_panel=HOSTS, show_default=False, help="Servers that hold the graph.")
+        int | None,
+        typer.Option(
+            metavar="N", rich_help_panel=HOSTS, show_default="none; trainers hold it", help="Servers that hold the graph."
+        ),
     ] = None,
     replicas: Annotated[int | None, field_option(Servers, "replicas", HOSTS, only_given=True).info] = None,
 ) -> None:

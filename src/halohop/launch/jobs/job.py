@@ -74,7 +74,7 @@ class Job:
         start: torchrun: ranks of a script on each host. plain: the script once on each host, where it starts its own; {rank}
             becomes the number of the host. Details: ``{hosts}``, ``{master_addr}`` and ``{master_port}`` in an argument are how
             many hosts there are, and where ranks are to meet. "plain" is for the engines local, ssh and slurm only.
-        env: Environment variable of all processes. Repeatable. Details: beside what the hosts have; ``{graph}`` and ``{out}`` in
+        env: Environment variable of all processes. Repeatable. Details: hosts have their own, too; ``{graph}`` and ``{out}`` in
             a trainer's are replaced.
         token_file: File with the shared secret. Only you may have access. None: a new secret.
         encrypt: Encrypt connections between hosts.

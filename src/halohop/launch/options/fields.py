@@ -109,7 +109,8 @@ def field_option(kind: type[Any], field: str, panel: str | None = None, *, only_
     text, words = help_of(kind, field)
     shown_default: str | bool = words or True
     if only_given:
-        shown_default, default = words or (str(default) if default not in (None, MISSING, False, "") else False), None
+        shown_default = words or (str(default) if default not in (None, MISSING, False, "") else False)
+        default = None
     info = typer.Option(
         flag,
         help=text,
@@ -127,11 +128,13 @@ def field_option(kind: type[Any], field: str, panel: str | None = None, *, only_
         default=default,
         annotation=Annotated[plain | None if default is None else plain, info],
     )
-    return FieldOption(
-        parameter=parameter,
-        info=info,
-        read=lambda value: (None if only_given else found.default) if value in (None, []) else read(value) if read else value,
-    )
+
+    def value_of(given: Any) -> Any:
+        if given in (None, []):
+            return None if only_given else found.default
+        return read(given) if read else given
+
+    return FieldOption(parameter=parameter, info=info, read=value_of)
 
 
 def _minimum(hint: Any) -> float | None:

@@ -67,7 +67,7 @@ def cache_bytes(text: str) -> int | str | None:
 
 
 def pairs(texts: Sequence[str]) -> dict[str, str]:
-    """What several ``NAME=VALUE`` spell.
+    """Reads several ``NAME=VALUE``.
 
     Raises:
         InputError: one is spelled otherwise, or a name comes twice.
@@ -88,10 +88,10 @@ def pairs(texts: Sequence[str]) -> dict[str, str]:
 
 
 def flags(texts: Sequence[str]) -> dict[str, str | bool]:
-    """What several ``NAME=VALUE`` spell where a value may be a flag's.
+    """Reads several ``NAME=VALUE``; the values ``true`` and ``false`` are those of flags.
 
     Raises:
-        InputError: as of `pairs`.
+        InputError: as `pairs`.
 
     Example:
         >>> flags(["epochs=3", "encrypt=true"])
