@@ -156,4 +156,7 @@ def test_a_peer_of_a_trainer_names_no_folder_outside_of_its_own(parts: Path, tmp
                 peer.call(request)
         assert [*(tmp_path / "outside").iterdir()] == [outside]
         assert peer.call(SaveTablesRequest(folder="tables/step-2-00c0ffee", names=())).tables == ()
-    assert (tmp_path / "run" / "tables" / "step-2-00c0ffee").is_dir()
+        assert (tmp_path / "run" / "tables" / "step-2-00c0ffee").is_dir()
+        assert peer.call(SaveTablesRequest(folder="step-2-00c0ffee", names=())).tables == ()
+        peer.call(ClearCheckpointsRequest(folder=str(tmp_path / "run"), keep=()))  # the folder itself
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["tables"]

@@ -61,9 +61,10 @@ def ended(ranks: list[subprocess.Popen[str]]) -> str:
 @pytest.mark.full
 @pytest.mark.timeout(900)
 def test_two_hosts_that_are_killed_go_on_to_the_same_vectors(
-    network: list[Host], families: tuple[Path, list[Path]], tmp_path: Path
+    network: list[Host], families: tuple[Path, list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed after an epoch was saved, wherever the next one is then."""
+    monkeypatch.chdir(tmp_path)  # below which tables may be kept
     whole = ended(begun(network, families, "--epochs", 6))
     keep = ("--keep", tmp_path / "keep", "--epochs", 6)
     ranks = begun(network, families, *keep)

@@ -330,7 +330,7 @@ def test_a_server_writes_and_reads_below_its_folder_only(saved, owner: Make, tmp
             server.save(folder)
         with pytest.raises(InputError, match="lies outside"):
             server.load(folder, saved[:1], token=folder)
-    for folder in ("..", "", ".", str(outside), "link"):
+    for folder in ("..", "", str(outside), "link"):
         with pytest.raises(InputError, match="lies outside"):
             server.checkpoints.answer(ClearCheckpointsRequest(folder=folder, keep=())).result(20)
     with pytest.raises(InputError, match="lies outside"):

@@ -79,7 +79,7 @@ class Checkpoints:
             DatasetError: what was saved cannot be read.
         """
         anywhere = self._anywhere and not peer
-        folder = self._allowed(request.folder, anywhere)
+        folder = self._allowed(request.folder, anywhere, itself=isinstance(request, ClearCheckpointsRequest))
         match request:
             case SaveTablesRequest():
                 for name in request.names:
@@ -135,8 +135,9 @@ class Checkpoints:
                     remove(path)
         return CheckpointsCleared()
 
-    def _allowed(self, asked: str, anywhere: bool) -> Path:
-        """
+    def _allowed(self, asked: str, anywhere: bool, *, itself: bool = False) -> Path:
+        """The folder that a request names; `itself`: it may be the owner's own, whose checkpoints lie in it.
+
         Raises:
             InputError: it lies outside of the owner's folder, or a link in it leads there.
         """
@@ -147,7 +148,7 @@ class Checkpoints:
                 f"folder {asked!r}: this server names no folder for tables; start it with one (tables=, --tables FOLDER)"
             )
         path = resolve_below(self._folder, asked) if 0 < len(asked) <= _LONGEST and "\0" not in asked else None
-        if path is None or path == self._folder:
+        if path is None or (path == self._folder and not itself):
             who = "trainer" if self._anywhere else "server"
             raise InputError(
                 f"folder {asked[:_SHOWN]!r} lies outside the folder for tables that the {who} names; give a path below it, or "
