@@ -51,7 +51,9 @@ def test_what_the_page_says_happens(cluster: Cluster, tmp_path: Path, monkeypatc
     job.write_text(f'{job.read_text()}\n[ssh]\ncommand = "ssh -F {tmp_path}/cluster.config"\n')
     login, *given = commands()
     assert login[:2] == ["ssh", "graph1"]
-    assert [command[1] for command in given] == ["partition", "launch", "launch"]
+    assert [command[1] for command in given] == ["partition", "launch", "launch", "launch"]
+    *given, copying = given
+    assert copying[:3] == ["halohop", "launch", "copy"]  # test_copying.py
     *_, printed = [output(cluster, command) for command in given]
     assert len(losses(printed)) == 2
     assert losses(output(cluster, [*given[-1], "--engine", "local", "--out", f"{tmp_path}/here"])) == losses(printed)
