@@ -143,6 +143,7 @@ def waits_without_deadline() -> list[str]:
 BOUNDED = {
     "host/runner.py: self._inbox.get()": "a thread puts None there when the launcher is silent for 6 s",
     "host/runner.py: process.wait()": "in a thread; whoever ends the job kills the process",
+    "ray/runner.py: self._process.wait()": "in a thread of an actor, which the driver kills",
     "ray/graph_server.py: self._closed.wait()": "a server lives as long as its job",
     "crew/remote.py: self._answers.get()": "in a thread; `Crew.together` gives up after STUCK_S, and a lost host is an answer",
     "crew/remote.py: self._process.wait()": "ssh or srun was killed",

@@ -43,7 +43,7 @@ def test_each_public_name_has_one_entry_in_the_reference() -> None:
 def test_keys_of_configuration_files_are_explained() -> None:
     assert set(generated.PAGES) == set(structure.GENERATED)
     page = generated.configuration()
-    for name in ("allow_missing", "master_port", "replicas", "gpu_resource", "max_restarts", "cpus_per_task"):
+    for name in ("allow_missing", "master_port", "replicas", "gpu_resource", "max_failures", "cpus_per_task"):
         assert re.search(rf"^\| `{name}` \| \S* \| \w.{{10,}} \|$", page, re.MULTILINE), name
     assert str(ROOT) not in page
 

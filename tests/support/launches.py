@@ -55,6 +55,9 @@ class Launches:
     """
 
     engine = ""
+    hosts: object = "a,b"
+    names = ("a", "b")
+    """What the hosts are called in messages and logs."""
     options: Sequence[str] = ()
     """Lines of the engine's table."""
 
@@ -90,7 +93,7 @@ class Launches:
         """
         given = {
             "engine": self.engine,
-            "hosts": ["a", "b"],
+            "hosts": self.hosts,
             "data": str(self._parts),
             "out": str(self.out),
             "folder": str(self.folder),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ from typing import Any
 from tests.support.deadlines import within
 
 ROOT = Path(__file__).parents[2]
-OF_A_JOB = ("Registry", "GraphServer", "TrainController", "RayTrainWorker")
+OF_A_JOB = ("HostActor", "Registry", "GraphServer", "TrainController", "RayTrainWorker")
 """Classes of the actors of a job. Ray Train's PlacementGroupCleaner outlives a job that is killed: it learns of that from
 Ray's dashboard, and these clusters have none."""
 
@@ -23,14 +24,16 @@ class Nodes:
     """A cluster, and the processes of it that a test may kill."""
 
     def __init__(self, folder: Path) -> None:
-        self.env = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "RAY_USAGE_STATS_ENABLED": "0"}
+        self._mark = secrets.token_hex(16)
+        own = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "RAY_USAGE_STATS_ENABLED": "0"}
+        self.env = os.environ | own
         with (folder / "cluster.log").open("w") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.support.ray_nodes", str(folder), "3", "4"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env=self.env,
+                env=self.env | {"MARK_OF_THE_CLUSTER": self._mark},
                 text=True,
             )
         self.address: str = self._answer()["address"]
@@ -47,6 +50,16 @@ class Nodes:
         """Processes of actors of these classes; all that belong to a job, without one."""
         named = [(pid, _title(pid)) for pid in self._below()]
         return [pid for pid, title in named if title.startswith("ray::") and any(kind in title for kind in kinds or OF_A_JOB)]
+
+    def launched(self) -> list[int]:
+        """Processes of the hosts of launched jobs: actors, runners, and what these have started."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            title = _title(int(folder.name))
+            ours = "HostActor" in title or not (title.startswith("ray::") or "/ray/" in title or "tests.support.ray" in title)
+            if ours and title and self._mark in _read(folder / "environ"):
+                found.append(int(folder.name))
+        return found
 
     def node_of(self, pid: int) -> int:
         """The raylet that has started a worker."""
@@ -127,6 +140,6 @@ def _title(pid: int) -> str:
 
 def _read(file: Path) -> str:
     try:
-        return file.read_text()
-    except (FileNotFoundError, ProcessLookupError):
+        return file.read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return ""

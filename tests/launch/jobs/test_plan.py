@@ -4,7 +4,7 @@ import pytest
 
 from halohop.errors import InputError
 from halohop.launch.jobs.job import Job, Servers
-from halohop.launch.jobs.plan import check_parts, data_of, plan, torchrun
+from halohop.launch.jobs.plan import check_parts, data_of, plan, resuming
 from halohop.store.share import shares
 
 
@@ -23,10 +23,6 @@ def test_hosts_that_hold_the_graph() -> None:
     assert second.data.shares == shares("1/3")
     assert second.argv == ("t.py", second.data.folder, "/out")
     assert second.data.folder.startswith("/c/b/parts-")
-    assert torchrun(second, made)[2:] == (
-        *("--nnodes=3", "--node-rank=1", "--nproc-per-node=2", "--master-addr=a", "--master-port=29500"),
-        *second.argv,
-    )
 
 
 def test_a_plain_program_gets_its_place_in_its_words() -> None:
@@ -98,7 +94,7 @@ def test_more_servers_than_hosts_and_hosts_of_one_address_have_ports_of_their_ow
     assert here.servers[1].argv[6:8] == ("--listen", "127.0.0.1:5511")
     six = plan(job(hosts=1, servers=Servers()), ["fd00::7"])
     assert six.servers[0].argv[6:10] == ("--listen", "[::]:5510", "--advertise", "[fd00::7]:5510")
-    assert torchrun(six.trainers[0], six)[5:7] == ("--master-addr=fd00::7", "--master-port=29500")
+    assert six.master == "[fd00::7]:29500"
 
 
 def test_options_of_train_become_its_command_line() -> None:
@@ -140,3 +136,13 @@ def test_servers_may_have_hosts_of_their_own() -> None:
     assert [server.host for server in made.servers] == ["s0", "s1"]
     assert made.trainers[0].argv == ("t.py", "s0:5510,s1:5510", "/out")
     assert made.master == "trainer:29500"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({}, ("--resume", "auto")), ({"resume": "/runs/1"}, ("--resume", "/runs/1")), (None, ())],
+)
+def test_what_starts_again_resumes_unless_the_job_says_how(given: dict[str, Any] | None, expected: tuple[str, ...]) -> None:
+    own: dict[str, Any] = {} if given is None else {"run": (), "train": {"epochs": 2, **given}}
+    made = plan(resuming(job(hosts=1, **own)), ["a"])
+    assert made.trainers[0].argv[-2:] == (expected or ("/d/parts", "/out"))

@@ -47,12 +47,14 @@ def test_the_others_have_a_while_after_a_failure_and_after_a_good_end(monkeypatc
         judge(ends, tmp_path / "log")
 
 
-def test_one_that_others_stand_in_for_may_fail(tmp_path: Path) -> None:
-    ends = ends_of(Member(), Member(stays=True, spare=True))
+def test_one_that_others_stand_in_for_may_fail(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    ends = ends_of(Member(), *[Member(stays=True, spare=True)] * 2)
     ends.note(1, -9)
     assert (ends.left(), ends.has_failed) == (None, False)
     ends.note(0, 0)
     judge(ends, tmp_path / "log")
+    ends.note(2, 143)  # the launcher has ended it
+    assert caplog.messages == ["process 1 has ended (-9); others stand in for it"]
 
 
 def test_servers_do_not_keep_a_job_from_being_resumed(tmp_path: Path) -> None:

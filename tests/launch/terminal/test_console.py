@@ -177,7 +177,6 @@ WAYS_AROUND = {
     "launch/jobs/k8s/watching.py": {"console.file.write"},  # the output of the user's own processes
     "launch/jobs/slurm/inside.py": {"print"},  # to the log of a batch script
     "launch/jobs/slurm/following.py": {"console.file.write"},  # the same
-    "launch/jobs/ray/rank.py": {"print"},  # to the log of a rank
     "launch/processes/ending.py": {"print"},  # as Python prints the message of SystemExit
     "recipes/events.py": {"print"},  # JSON, in ASCII
     "recipes/inference.py": {"print"},  # the usage of a program

@@ -23,7 +23,8 @@ class EngineContract:
         assert code == 0, err
         assert [line.split(" reads")[0] for line in out.splitlines()] == ["rank 0 of 4"]
         logs = {log.name: log.read_text() for log in (launches.out / "logs").glob("*.log")}
-        assert set(logs) == {f"{host}-rank-{rank}.log" for rank, host in enumerate("aabb")}
+        first, second = launches.names
+        assert set(logs) == {f"{host}-rank-{rank}.log" for rank, host in enumerate((first, first, second, second))}
         assert all(f"rank {name[-5]} of 4 reads" in text for name, text in logs.items())
         assert (launches.out / "plan.json").exists()
         assert launches.gone_within(1) == []
@@ -37,12 +38,13 @@ class EngineContract:
     )
     def test_the_first_failure_is_named(self, launches: Launches, what: str, how: str, last: str) -> None:
         code, _, err = launches.run(what, 1)
-        log = launches.out / "logs" / "b-rank-1.log"
+        first, second = launches.names
+        log = launches.out / "logs" / f"{second}-rank-1.log"
         assert code == 1
-        assert re.search(rf"^error: rank 1 \(b, process \d+\) {how}; the end of {log}:$", err, re.MULTILINE), err
+        assert re.search(rf"^error: rank 1 \({second}, process \d+\) {how}; the end of {log}:$", err, re.MULTILINE), err
         lines = err[err.index("error: ") :].splitlines()[1:]
         assert last in "\n".join(lines)
-        assert re.fullmatch(r" *then the launcher ended rank 0 \(a, process \d+\)", lines[-1])
+        assert re.fullmatch(rf" *then the launcher ended rank 0 \({first}, process \d+\)", lines[-1])
         assert launches.gone_within() == []
 
     def test_an_error_of_the_users_is_the_jobs(self, launches: Launches) -> None:
@@ -53,7 +55,8 @@ class EngineContract:
     def test_a_rank_that_is_stopped_ends_the_job_after_the_time_of_a_step(self, launches: Launches) -> None:
         code, _, err = launches.run("hang", 1, more="stall = 2")
         assert code == 1
-        assert re.search(r"error: rank 1 \(b, process \d+\) failed: it has made no step for 2 s, and is stopped", err), err
+        place = rf"rank 1 \({launches.names[1]}, process \d+\)"
+        assert re.search(f"error: {place} failed: it has made no step for 2 s, and is stopped", err), err
         assert launches.gone_within() == []
 
     @pytest.mark.parametrize("replicas", [1, 2])
@@ -65,7 +68,7 @@ class EngineContract:
         if replicas == 1:
             code, _, err = launches.ended(launcher)
             assert code == 1
-            assert re.search(r"error: server 1 \(b, process \d+\) was killed by SIGKILL; the end of", err), err
+            assert re.search(rf"error: server 1 \({launches.names[1]}, process \d+\) was killed by SIGKILL; the end of", err), err
         else:
             assert launcher.stderr is not None
             assert any("others stand in for it" in line for line in launcher.stderr)  # or the launcher has ended

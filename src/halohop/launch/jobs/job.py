@@ -17,8 +17,11 @@ from halohop.store.share import Share, shares
 
 ENGINES = ("local", "ssh", "slurm", "k8s", "ray")
 
-_OURS = ("local", "ssh", "slurm")
-"""Engines whose processes are children of halohop's."""
+_BY_RUNNERS = ("ssh", "slurm", "ray")
+"""Engines whose hosts tell which ports are free."""
+
+_SHARED = ("slurm", "ray")
+"""Engines whose hosts may run several jobs."""
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -38,7 +41,7 @@ class Servers:
         shares: which share of the partitions each has, such as ``("0/2", "1/2")``; none: server K of N has every N-th from K.
         replicas: Servers per partition.
         port: where the first server of a host answers; the next ones answer at the following ports. 0: at ports of this job,
-            so that several jobs run on one host; by the engines ssh and slurm only.
+            so that several jobs run on one host; by the engines ssh, slurm and ray only.
         options: further options of `halohop serve`, by their names.
 
     Raises:
@@ -73,18 +76,18 @@ class Job:
         train: Run halohop train with this option, instead of a script. Repeatable. Details: options by their names.
         start: torchrun: ranks of a script on each host. plain: the script once on each host, where it starts its own; {rank}
             becomes the number of the host. Details: ``{hosts}``, ``{master_addr}`` and ``{master_port}`` in an argument are how
-            many hosts there are, and where ranks are to meet. "plain" is for the engines local, ssh and slurm only.
+            many hosts there are, and where ranks are to meet. "plain" is for all engines but k8s.
         env: Environment variable of all processes. Repeatable. Details: hosts have their own, too; ``{graph}`` and ``{out}`` in
             a trainer's are replaced.
         token_file: File with the shared secret. Only you may have access. None: a new secret.
         encrypt: Encrypt connections between hosts.
         stall: Longest time between two steps of a rank, such as batches, before the job ends with an error. 0: any. None: 600
-            for halohop train, else 0. Details: by the engines local, ssh and slurm only.
+            for halohop train, else 0. Details: by all engines but k8s.
         hosts: Host names, or the number of hosts. Details: names as the engine takes them.
         trainers: Trainer processes on each host.
         servers: Processes that hold the graph. None: those of the trainers.
-        master_port: Port of the first host where ranks meet. Details: 0: a port of this job, which the engines ssh and slurm
-            choose, and slurm does by default.
+        master_port: Port of the first host where ranks meet. Details: 0: a port of this job, which the engines ssh, slurm and
+            ray choose; slurm and ray do by default.
         python: Python interpreter on the hosts. The default is this one. Details: its path.
         folder: Working directory of all processes. The default is this folder.
         data: Folder of the partitions, or a URL. Details: empty if a script reads none.
@@ -145,11 +148,11 @@ class Job:
         if is_url(self.data) and self.cache is None:
             raise InputError(f"data={self.data!r} must be fetched before it is used; give a folder for it on the hosts (cache)")
         self._check_ports()
-        if self.stall is not None and (self.stall < 0 or self.engine not in _OURS):
+        if self.stall is not None and (self.stall < 0 or self.engine == "k8s"):
             raise InputError(
                 f"stall={self.stall:g} must be seconds, at least 0"
                 if self.stall < 0
-                else f"stall={self.stall:g} is for the engines local, ssh and slurm; leave it out with engine={self.engine!r}"
+                else f"stall={self.stall:g} does not work with engine='k8s'; leave it out"
             )
         refuse_token(self.env)
         for variable in self.env:
@@ -180,16 +183,13 @@ class Job:
             _check_port("master_port", self.master_port)
         ports = {"master_port": self.master_port, **({} if self.servers is None else {"port": self.servers.port})}
         for name, port in ports.items():
-            if not port and self.engine not in ("ssh", "slurm"):
-                raise InputError(
-                    f"{name}=0 is a port that the engines ssh and slurm choose for each job; give one from 1 to {_MAX_PORT}"
-                )
+            if not port and self.engine not in _BY_RUNNERS:
+                some = ", ".join(_BY_RUNNERS)
+                raise InputError(f"{name}=0 is for the engines {some}, which choose a port; give one from 1 to {_MAX_PORT}")
 
     def _check_plain(self) -> None:
-        if self.engine not in _OURS:
-            raise InputError(
-                f"start='plain' is for the engines local, ssh and slurm, but engine={self.engine!r} starts ranks itself; omit it"
-            )
+        if self.engine == "k8s":
+            raise InputError("start='plain' does not work with engine='k8s', which starts ranks itself; leave it out")
         if self.trainers > 1 or not self.run:
             raise InputError(
                 "start='plain' runs a script once on each host, which starts its own trainers; name it in run, without trainers"
@@ -272,12 +272,12 @@ def job_of(table: Mapping[str, Any], where: str) -> Job:
     if isinstance(servers := values.get("servers"), int):
         servers = {"count": servers}
     if isinstance(servers, Mapping):
-        servers = {**({"port": 0} if values.get("engine") == "slurm" else {}), **servers}
+        servers = {**({"port": 0} if values.get("engine") in _SHARED else {}), **servers}
         values["servers"] = convert(servers, Servers, f"{where}: [servers]")
     for name in _PATHS:
         if isinstance(path := values.get(name), str) and path and not is_url(path):
             values[name] = str(Path.cwd() / Path(path).expanduser())
-    if values.get("engine") == "slurm":  # hosts of a cluster may run several jobs
+    if values.get("engine") in _SHARED:
         values.setdefault("master_port", 0)
     values["options"] = tables.get(values.get("engine", "local"), {})
     return convert(values, Job, where)

@@ -191,27 +191,6 @@ def member_of(process: Process, job: Job) -> Member:
     return Member(stays=serves, spare=serves and job.servers is not None and job.servers.replicas > 1)
 
 
-def torchrun(process: Process, made: Plan) -> tuple[str, ...]:
-    """What follows the interpreter where torchrun starts the ranks of a process. They meet at `Plan.master`; nothing is elected.
-
-    Example:
-        >>> made = plan(Job(hosts=2, trainers=4, data="/parts", out="/run", run=("train.py",)), ["a", "b"])
-        >>> " ".join(torchrun(made.processes[1], made))  # doctest: +NORMALIZE_WHITESPACE
-        '-m torch.distributed.run --nnodes=2 --node-rank=1 --nproc-per-node=4 --master-addr=a --master-port=29500 train.py'
-    """
-    host, _, port = made.master.rpartition(":")
-    return (
-        "-m",
-        "torch.distributed.run",
-        f"--nnodes={len(made.trainers)}",
-        f"--node-rank={made.trainers.index(process)}",
-        f"--nproc-per-node={process.ranks}",
-        f"--master-addr={host.strip('[]')}",
-        f"--master-port={port}",
-        *process.argv,
-    )
-
-
 def _servers(
     job: Job,
     wanted: Servers,
@@ -299,6 +278,11 @@ def program(job: Job, graph: str) -> tuple[str, ...]:
 def resumes_itself(job: Job) -> bool:
     """Whether processes that start again add ``--resume auto``: those of `halohop train`, unless the job says how to resume."""
     return job.train is not None and "resume" not in job.train
+
+
+def resuming(job: Job) -> Job:
+    """The job where it starts again: `halohop train` goes on, as of `resumes_itself`."""
+    return replace(job, train={**(job.train or {}), "resume": "auto"}) if resumes_itself(job) else job
 
 
 def filled(text: str, graph: str, job: Job) -> str:

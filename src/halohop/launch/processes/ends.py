@@ -81,7 +81,8 @@ class Ends(Generic[Key]):
         member = self._members[key]
         self.codes[key] = code
         if code and member.spare:
-            _LOG.warning("%s has ended (%d); others stand in for it", self._name(key), code)
+            if not (self.is_over and self.has_trainers):
+                _LOG.warning("%s has ended (%d); others stand in for it", self._name(key), code)
             return
         if code and not (member.stays and self.were_asked):  # whatever ends the others may end those that serve them
             self._failed.append(key)

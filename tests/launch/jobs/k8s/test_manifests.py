@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from halohop.errors import InputError
 from halohop.launch.jobs.job import Job, Servers
 from halohop.launch.jobs.k8s.engine import Kubernetes, plan_of
-from halohop.launch.jobs.plan import torchrun
+from halohop.launch.jobs.k8s.manifests import agent_words
+from halohop.launch.jobs.k8s.options import Options
+from halohop.launch.jobs.tables import convert
 from tests.support.kubernetes import expanded, objects_of, pods_of
 
 OPTIONS = {"image": "registry.example.org/halohop:1", "secret": "token", "claim": "shared"}
@@ -77,12 +79,10 @@ def test_the_pods_run_what_the_plan_says(asked):
     assert [pod.name for pod in pods] == [process.host for process in made.processes]
     for pod, process in zip(pods, made.processes, strict=True):
         python, *words = pod.main.argv
-        if words[-2:] == ["--resume", "auto"]:  # a pod is started again by the same command
-            del words[-2:]
-        wanted = process.argv if process.role == "server" else torchrun(process, made)[2:]
-        assert tuple(words[-len(wanted) :]) == wanted
+        own = (*process.argv, *(("--resume", "auto") if process.role == "trainers" and asked.train is not None else ()))
+        assert tuple(words[-len(own) :]) == own
         if process.role == "trainers":
-            assert words[:2] == ["-m", "halohop.launch.jobs.k8s.agent"]
+            assert tuple(words) == agent_words(process, made, convert(asked.options, Options, "[k8s]"))
         assert python == ("/opt/python" if asked.python == "/opt/python" else "python")
         assert process.env.items() <= pod.main.env.items()
         assert pod.main.env["HALOHOP_TOKEN"] == SECRETS["token/token"]

@@ -15,9 +15,3 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         ray_library()
     with pytest.raises(InputError, match=r"pip install 'halohop\[ray\]'"):
         GraphService("parts")
-
-
-def test_without_ray_train_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray.train", None)
-    with pytest.raises(InputError, match=r"needs ray\.train: pip install 'halohop\[ray\]'"):
-        ray_library("ray.train")

@@ -15,10 +15,8 @@ import pytest
 from halohop import partition
 from halohop.datasets import synthetic
 from halohop.launch.jobs.crew.way import Host
-from halohop.launch.jobs.job import Job, Servers, job_of
+from halohop.launch.jobs.job import job_of
 from halohop.launch.jobs.lock import alone_in
-from halohop.launch.jobs.plan import plan
-from halohop.launch.jobs.slurm.inside import Turn, resumed
 from halohop.launch.jobs.slurm.script import script
 from halohop.launch.jobs.slurm.srun import Srun
 from halohop.world import World
@@ -248,14 +246,3 @@ def test_outside_of_slurm_the_script_says_where_it_belongs(stubs: Stubs, text: C
         2,
         "halohop: SLURM_JOB_ID is not set: this script runs inside of Slurm's allocation; submit it with sbatch\n",
     )
-
-
-def test_a_run_of_halohop_train_resumes_in_its_next_turns() -> None:
-    def words(restarts: int, **train: Any) -> tuple[str, ...]:
-        made = Job(engine="slurm", data="/parts", out="/run", train={"epochs": 2, **train}, servers=Servers())
-        turn = Turn(number="7", hosts=("a",), restarts=restarts)
-        return plan(resumed(made, turn), ["a"]).trainers[0].argv[6:]
-
-    assert words(0) == ("--epochs", "2")
-    assert words(1) == ("--epochs", "2", "--resume", "auto")
-    assert words(1, resume="/runs/1") == ("--epochs", "2", "--resume", "/runs/1")

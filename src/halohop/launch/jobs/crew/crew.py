@@ -90,6 +90,8 @@ class Crew:
         hellos = self.together(lambda remote: _compared(remote.hello(), remote.host), patience=self._way.patience)
         machines: dict[str, str] = {}
         for host, hello in hellos.items():
+            if not self.remotes[host].host.target:
+                continue  # a scheduler has chosen it
             if (other := machines.setdefault(hello.machine, host)) != host:
                 raise InputError(
                     f"hosts {other} and {host} are one machine; name each once, and say trainers = 2 for more processes on it"

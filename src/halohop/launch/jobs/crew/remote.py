@@ -1,4 +1,4 @@
-"""The runner of one host, at the other end of a command that reaches it."""
+"""The runner of one host, at the other end of what reaches it."""
 
 import math
 import queue
@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import IO, Self, TypeVar
 
 from halohop.errors import ClusterError, HalohopError, InputError, PeerLostError, ProtocolError
-from halohop.launch.jobs.crew.way import Host, Way
+from halohop.launch.jobs.crew.way import Host, Running, Way
 from halohop.launch.jobs.host.channel import Channel
 from halohop.launch.jobs.host.messages import Beat, Ended, Hello, Message, Output, Started, Trouble
 
@@ -82,12 +82,11 @@ class Remote:
         self.is_lost = self._closing = False
         self._waiting_since = math.inf
         self.flush_s = 0.0
-        self._process: subprocess.Popen[bytes]
+        self._process: Running
         self._channel: Channel
 
     def __enter__(self) -> Self:
-        command, pipe = self._way.command(self.host), subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
+        self._process = self._way.start(self.host)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         assert self._process.stderr is not None

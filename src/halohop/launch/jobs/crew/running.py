@@ -87,6 +87,16 @@ def prepare(
     return Ready(plan=made, orders=orders, found=found)
 
 
+def check_shared(ready: Ready) -> None:
+    """
+    Raises:
+        InputError: the first host, where rank 0 is, does not see the run folder of this machine.
+    """
+    first, out = ready.plan.hosts[0], ready.plan.job.out
+    if not ready.found[first].shared:
+        raise InputError(f"{first} does not see {out} of this machine; begin the job there, or share the folder")
+
+
 def checked(remote: Remote, wanted: Order) -> Checked:
     """What a host has found, which has nothing against its order.
 

@@ -1,8 +1,9 @@
 """The hosts of a job as a launcher knows them, and how it reaches what runs on them."""
 
-from collections.abc import Mapping
+import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import IO, Any, Protocol
 
 RUNNER = "halohop.launch.jobs.host"
 _LINES = 3
@@ -35,16 +36,36 @@ class Host:
     server_port: int = 0
 
 
+class Running(Protocol):
+    """A runner that was started on some host, as `subprocess.Popen` shows a process of this one. Its streams are pipes."""
+
+    @property
+    def stdin(self) -> IO[bytes] | None: ...
+
+    @property
+    def stdout(self) -> IO[bytes] | None: ...
+
+    @property
+    def stderr(self) -> IO[bytes] | None: ...
+
+    @property
+    def returncode(self) -> int | Any: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def kill(self) -> None: ...
+
+
 class Way(Protocol):
-    """Starts the runner of a host by a command, whose standard input and output carry the messages."""
+    """Starts the runner of a host, whose standard input and output carry the messages."""
 
     @property
     def patience(self) -> float:
         """Seconds within which a host must be reached."""
         ...
 
-    def command(self, host: Host) -> list[str]:
-        """Returns the command that starts the runner of a host and lasts as long as it."""
+    def start(self, host: Host) -> Running:
+        """Starts the runner of a host; does not wait until it answers."""
         ...
 
     def explain(self, host: Host, printed: str, code: int | None) -> str:
@@ -52,14 +73,20 @@ class Way(Protocol):
 
         Args:
             host: which.
-            printed: what the command printed to standard error.
-            code: its exit code; None: it runs, and nothing came.
+            printed: what came from standard error.
+            code: the exit code; None: it runs, and nothing came.
         """
         ...
 
     def is_cut(self, code: int | None) -> bool:
-        """Whether the connection, and not the runner, has ended a command with this exit code."""
+        """Whether this exit code is the end of the connection, and not that of the runner."""
         ...
+
+
+def piped(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Starts a command that lasts as long as the runner that it starts on a host."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
 
 
 def last_words(printed: str) -> str:

@@ -12,7 +12,7 @@ from halohop.launch.jobs.k8s import script as scripts
 from halohop.launch.jobs.k8s.numbered import literal, numbered
 from halohop.launch.jobs.k8s.options import Options, Quantity
 from halohop.launch.jobs.k8s.template import Object, fill
-from halohop.launch.jobs.plan import Plan, Process, resumes_itself, torchrun
+from halohop.launch.jobs.plan import Plan, Process, resumes_itself
 from halohop.store.share import spelled
 from halohop.transport.addresses import is_loopback_host, parsed
 
@@ -96,7 +96,7 @@ def _trainers(made: Plan, options: Options, script: scripts.Script | None) -> Ob
     own = {
         **values,
         "container": "trainers",
-        "args": _words([_agent(torchrun(process, made), made, options) for process in processes], JOB_INDEX),
+        "args": _words([agent_words(process, made, options) for process in processes], JOB_INDEX),
         "ports": [{"name": "master", "containerPort": port}],
         **_resources(options.cpu, options.memory, **gpus),
     }
@@ -122,11 +122,29 @@ def _failing(options: Options) -> Object:
     }
 
 
-def _agent(words: tuple[str, ...], made: Plan, options: Options) -> tuple[str, ...]:
-    """torchrun's words for the pod's agent, which waits for the other pods as long as they may take to start."""
-    _, _, *rest = words
-    resume = ("--resume", "auto") if resumes_itself(made.job) else ()
-    return ("-m", "halohop.launch.jobs.k8s.agent", f"--rdzv-conf=timeout={options.start_seconds}", *rest, *resume)
+def agent_words(process: Process, made: Plan, options: Options) -> tuple[str, ...]:
+    """What follows the interpreter in a pod of trainers: torchrun's words for the pod's agent, which waits for the other pods as
+    long as they may take to start. Ranks meet at `Plan.master`; nothing is elected.
+
+    Example:
+        >>> from halohop.launch.jobs.plan import plan
+        >>> made = plan(Job(hosts=2, trainers=4, data="/parts", out="/run", run=("train.py",)), ["a", "b"])
+        >>> " ".join(agent_words(made.trainers[1], made, Options(image="i"))[2:])  # doctest: +NORMALIZE_WHITESPACE
+        '--rdzv-conf=timeout=3600 --nnodes=2 --node-rank=1 --nproc-per-node=4 --master-addr=a --master-port=29500 train.py'
+    """
+    host, _, port = made.master.rpartition(":")
+    return (
+        "-m",
+        "halohop.launch.jobs.k8s.agent",
+        f"--rdzv-conf=timeout={options.start_seconds}",
+        f"--nnodes={len(made.trainers)}",
+        f"--node-rank={made.trainers.index(process)}",
+        f"--nproc-per-node={process.ranks}",
+        f"--master-addr={host}",
+        f"--master-port={port}",
+        *process.argv,
+        *(("--resume", "auto") if resumes_itself(made.job) else ()),
+    )
 
 
 def _common(

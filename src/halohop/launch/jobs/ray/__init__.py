@@ -1,4 +1,4 @@
-"""Engine `ray`: graph servers as restartable actors of Ray, found by name, and trainers by Ray Train. It needs `halohop[ray]`."""
+"""Engine `ray`, and `GraphService`: graph servers as actors that Ray restarts, for drivers of users. It needs `halohop[ray]`."""
 
 from halohop.launch.jobs.ray.service import GraphService
 

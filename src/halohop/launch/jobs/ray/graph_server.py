@@ -1,17 +1,19 @@
 """A graph server as an actor of Ray: it starts again wherever Ray puts it, loads its partitions, and says where it is."""
 
 import logging
+import socket
 import threading
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import halohop
-from halohop.errors import TransportError
+from halohop.errors import ClusterError, DatasetError, HalohopError, InputError, TransportError, WriteError
 from halohop.launch.jobs.ray.data import Parts
 from halohop.launch.jobs.ray.finder import RegistryFinder
 from halohop.launch.jobs.ray.library import ray_library
-from halohop.launch.jobs.ray.registry import Member, RegistryClient, Report
+from halohop.launch.jobs.ray.registry import RegistryClient
+from halohop.launch.processes.failures import spelled_report
 from halohop.net.serve import Server
 from halohop.net.service import Keeping
 from halohop.store.disk import read_manifest
@@ -71,16 +73,14 @@ class GraphServer:
         self._name = task.name
         self._grace = task.options.grace
         self._closed = threading.Event()
-        client = RegistryClient(task.service)
-        member = Member.here(task.name)
-        client.ask("enter", member)
         with ExitStack() as undo:
             try:
                 server = undo.enter_context(_serve(task, RegistryFinder(task.service, announces=task.name)))
                 if task.options.metrics is not None:
                     undo.enter_context(halohop.metrics(server, listen=task.options.metrics))
             except Exception as error:
-                client.ask("report", Report.of(member, error))
+                said = _named(error, f"{task.name} on {socket.gethostname()}")
+                RegistryClient(task.service).ask("report", spelled_report(said))
                 raise
             self._undo = undo.pop_all()
         self._server = server
@@ -106,6 +106,19 @@ class GraphServer:
 
     def __repr__(self) -> str:
         return self._name
+
+
+def _named(error: Exception, place: str) -> HalohopError:
+    """An error with its place before it: of its class if it is about what the user gave.
+
+    Example:
+        >>> _named(InputError("lr=0 must be over 0"), "server-1 on b"), _named(LookupError("no such luck"), "server-1 on b")
+        (InputError('server-1 on b: lr=0 must be over 0'), ClusterError('server-1 on b failed: LookupError: no such luck'))
+    """
+    if not isinstance(error, InputError | DatasetError | WriteError):
+        return ClusterError(f"{place} failed: {type(error).__name__}: {error}")
+    kind = type(error)
+    return kind.__new__(kind, f"{place}: {error}")  # whatever its constructor takes
 
 
 def _serve(task: ServerTask, finder: RegistryFinder) -> Server:

@@ -1,4 +1,4 @@
-"""The libraries Ray and Ray Train, imported where they are used first."""
+"""The library Ray, imported where it is used first."""
 
 from importlib import import_module
 from typing import Any

@@ -1,60 +1,87 @@
-"""What the nodes of a cluster have, so that a job which never fits is refused and does not wait for ever."""
+"""Room for the processes of a job on the nodes of a cluster. What never fits is refused, and does not wait for ever."""
 
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
 
-from halohop.errors import InputError
+from halohop.errors import ClusterError, InputError
 from halohop.launch.jobs.ray.library import ray_library
+from halohop.launch.terminal.wording import counted
+
+Strategy = Literal["STRICT_SPREAD", "SPREAD"]
+Bundle = dict[str, float]
+"""What Ray reserves for one process, by the names of resources: "CPU", "GPU"."""
+_ROUNDING = 1e-6
 
 
-def alive() -> list[dict[str, Any]]:
-    """The nodes of the cluster, as Ray describes them."""
-    return [node for node in ray_library().nodes() if node["Alive"]]
+@contextmanager
+def placed(bundles: Sequence[Bundle], strategy: Strategy, what: str, *, deadline: float) -> Iterator[list[Any]]:
+    """Reserves room while the context lasts.
 
+    Args:
+        bundles: what each process needs.
+        strategy: "STRICT_SPREAD" puts each bundle on a node of its own, "SPREAD" does so as far as there are nodes.
+        what: the processes, for messages.
+        deadline: seconds to wait for room.
 
-def check_spread(servers: int, cpus: float, *, strict: bool) -> None:
-    """Sees whether servers fit onto the nodes, were these empty.
+    Yields:
+        Strategies of Ray, by which an actor takes the room of each bundle.
 
     Raises:
-        InputError: they do not; names what each node has.
+        InputError: it would not fit onto the nodes if these were empty.
+        ClusterError: there was no room in time.
     """
-    nodes = alive()
-    rooms = [int(_cpus(node) / cpus) if cpus else servers for node in nodes]
-    if sum(min(room, 1) if strict else room for room in rooms) >= servers:
+    check_fit(bundles, what, strict=strategy == "STRICT_SPREAD")
+    groups = ray_library("ray.util.placement_group")
+    group = groups.placement_group(bundles, strategy=strategy)
+    try:
+        if not group.wait(deadline):
+            raise ClusterError(
+                f"the cluster has had no room for {what} ({strategy}) within {deadline:g} s; free: "
+                f"{_spelled(ray_library().available_resources())}"
+            )
+        scheduling = ray_library("ray.util.scheduling_strategies").PlacementGroupSchedulingStrategy
+        yield [scheduling(group, placement_group_bundle_index=number) for number in range(len(bundles))]
+    finally:
+        groups.remove_placement_group(group)
+
+
+def check_fit(bundles: Sequence[Bundle], what: str, *, strict: bool) -> None:
+    """Sees whether bundles would fit onto the nodes, were these empty.
+
+    Raises:
+        InputError: they would not; says what each node has.
+    """
+    nodes = [node for node in ray_library().nodes() if node["Alive"]]
+    kinds = {kind for bundle in bundles for kind in bundle}
+    if all(_fit([bundle.get(kind, 0) for bundle in bundles], [_has(node, kind) for node in nodes], strict) for kind in kinds):
         return
-    each = "each on a node of its own (STRICT_SPREAD)" if strict else "(SPREAD)"
-    remedy = "start fewer servers, or with fewer CPUs (server_cpus, num_cpus), add nodes" + (
-        ", or let servers share nodes (strategy='SPREAD')" if strict else ""
+    each = ", ".join(f"{node['NodeManagerHostname']} with {_spelled(node['Resources'])}" for node in nodes)
+    apart = " on a node of its own (STRICT_SPREAD)" if strict else ""
+    remedy = ", or let several share a node (strategy='SPREAD')" if strict else ""
+    raise InputError(
+        f"{what} need {' or '.join(dict.fromkeys(map(_spelled, bundles)))}, each{apart}, but the cluster has "
+        f"{counted(len(nodes), 'node')}: {each}; ask for fewer, or for less of each (options of the engine), or add nodes{remedy}"
     )
-    raise InputError(f"{servers} servers need {cpus:g} CPUs, {each}, but the cluster has {_described(nodes)}; {remedy}")
 
 
-def check_trainers(trainers: int, cpus: float, gpus: float, *, servers: int, server_cpus: float) -> None:
-    """Sees whether trainers fit beside the servers, were the nodes else empty.
+def _fit(wanted: Sequence[float], there: Sequence[float], strict: bool) -> bool:
+    """Whether so much of a resource is there; where the wishes differ, they may still not fit."""
+    least = min(wanted)
+    rooms = [int(amount / least + _ROUNDING) if least else len(wanted) for amount in there]
+    return max(wanted) <= max(there, default=0) and sum(min(room, 1) if strict else room for room in rooms) >= len(wanted)
 
-    Raises:
-        InputError: they do not; names what each node has.
+
+def _has(node: dict[str, Any], kind: str) -> float:
+    amount: float = node["Resources"].get(kind, 0)
+    return amount
+
+
+def _spelled(resources: Mapping[str, float]) -> str:
+    """Resources for people.
+
+    Example:
+        >>> _spelled({"CPU": 4.0, "memory": 1e9, "GPU": 1.0}), _spelled({})
+        ('4 CPUs and 1 GPUs', '0 CPUs')
     """
-    nodes = alive()
-    wanted = trainers * cpus + servers * server_cpus
-    there, gpus_there = sum(map(_cpus, nodes)), sum(node["Resources"].get("GPU", 0) for node in nodes)
-    if wanted > there or trainers * gpus > gpus_there:
-        raise InputError(
-            f"{trainers} trainers with {cpus:g} CPUs and {gpus:g} GPUs each, and {servers} servers with {server_cpus:g} CPUs, "
-            f"do not fit: the cluster has {_described(nodes)}; ask for fewer (hosts, trainers, trainer_cpus, "
-            "server_cpus), or add nodes"
-        )
-
-
-def free_resources() -> str:
-    """What is not reserved, of the whole cluster."""
-    free = ray_library().available_resources()
-    return f"{free.get('CPU', 0):g} CPUs, {free.get('GPU', 0):g} GPUs"
-
-
-def _cpus(node: dict[str, Any]) -> float:
-    return float(node["Resources"].get("CPU", 0))
-
-
-def _described(nodes: list[dict[str, Any]]) -> str:
-    each = ", ".join(f"{node['NodeManagerHostname']} with {_cpus(node):g} CPUs" for node in nodes)
-    return f"{len(nodes)} node{'' if len(nodes) == 1 else 's'}: {each}"
+    return " and ".join(f"{resources[kind]:g} {kind}s" for kind in ("CPU", "GPU") if resources.get(kind)) or "0 CPUs"

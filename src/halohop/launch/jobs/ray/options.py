@@ -1,9 +1,9 @@
 """What a job file says of the engine: its table ``[ray]``."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from halohop.errors import InputError
+from halohop.launch.jobs.ray.nodes import Strategy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,11 +13,9 @@ class RayOptions:
         address: of the cluster, as of ``ray.init``; "auto" takes RAY_ADDRESS, or the cluster of this machine.
         server_cpus, trainer_cpus: that Ray reserves for each server, and for each trainer.
         trainer_gpus: that Ray reserves for each trainer.
-        strategy: "STRICT_SPREAD" puts each server on a node of its own, "SPREAD" does so as far as there are nodes.
-        max_restarts: how often Ray starts a server again; -1: always.
-        max_failures: how often all trainers start again after one is lost; -1: always.
-        storage: folder that all nodes see, or URL, for Ray's checkpoints; None: ``ray`` in the run folder.
-        deadline: seconds until all servers answer.
+        strategy: "STRICT_SPREAD" puts each host of the job on a node of its own, "SPREAD" does so as far as there are nodes.
+        max_failures: how often the job starts again after a process of it failed or a node is lost; -1: always.
+        deadline: seconds to wait for room on the nodes, and for a process on each.
 
     Raises:
         InputError: a number that cannot work.
@@ -27,19 +25,16 @@ class RayOptions:
     server_cpus: float = 1.0
     trainer_cpus: float = 1.0
     trainer_gpus: float = 0.0
-    strategy: Literal["STRICT_SPREAD", "SPREAD"] = "STRICT_SPREAD"
-    max_restarts: int = -1
+    strategy: Strategy = "STRICT_SPREAD"
     max_failures: int = 3
-    storage: str | None = None
     deadline: float = 120.0
 
     def __post_init__(self) -> None:
         for name in ("server_cpus", "trainer_cpus", "trainer_gpus"):
             if getattr(self, name) < 0:
                 raise InputError(f"{name}={getattr(self, name)} is negative")
-        for name in ("max_restarts", "max_failures"):
-            if getattr(self, name) < -1:
-                raise InputError(f"{name}={getattr(self, name)} is neither a number of times nor -1, which means always")
+        if self.max_failures < -1:
+            raise InputError(f"max_failures={self.max_failures} is neither a number of times nor -1, which means always")
         if not self.deadline > 0:
             raise InputError(f"deadline={self.deadline} must be positive: seconds")
         if self.address.startswith("ray://"):

@@ -1,80 +1,15 @@
-"""Who belongs to a job and where: an actor that servers and trainers say it to, and that all of them ask."""
+"""Where the servers of a service are: an actor that servers say it to, and that all who use them ask."""
 
 import os
-import socket
 import sys
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from halohop import errors
-from halohop.errors import ClusterError, DatasetError, HalohopError, InputError, WriteError
+from halohop.errors import ClusterError, InputError
 from halohop.launch.jobs.ray.library import NAMESPACE, ray_library
 from halohop.transport import Token
 
 _PATIENCE_S = 30.0
 """For an answer; a registry that was killed is back after a second or two."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
-    """A process of a job.
-
-    Args:
-        name: "server-0", "rank-3".
-        host: name of its machine.
-        ip: address of its node, as Ray has it.
-        pid: its number there.
-    """
-
-    name: str
-    host: str
-    ip: str
-    pid: int
-
-    @classmethod
-    def here(cls, name: str) -> "Member":
-        """This process, a worker of Ray's."""
-        ip = ray_library("ray.util").get_node_ip_address()
-        return cls(name=name, host=socket.gethostname(), ip=ip, pid=os.getpid())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """How a process of a job failed, as it says itself.
-
-    Args:
-        member: which.
-        kind: class of the error.
-        message: of the error.
-        is_final: whether it would fail again: it is about what the user gave.
-    """
-
-    member: Member
-    kind: str
-    message: str
-    is_final: bool
-
-    @classmethod
-    def of(cls, member: Member, error: BaseException) -> "Report":
-        final = isinstance(error, InputError | DatasetError | WriteError)
-        return cls(member=member, kind=type(error).__name__, message=str(error), is_final=final)
-
-    def error(self) -> HalohopError:
-        """An error that names the process, of the class that it raised, or a `ClusterError`.
-
-        Example:
-            >>> member = Member(name="rank-1", host="node7", ip="10.0.0.7", pid=42)
-            >>> Report.of(member, InputError("lr=0 must be over 0")).error()
-            InputError('rank-1 on node7: lr=0 must be over 0')
-        """
-        kind = getattr(errors, self.kind, None) if self.is_final else None
-        where = f"{self.member.name} on {self.member.host}"
-        if kind is None:
-            return ClusterError(f"{where} failed: {self.kind}: {self.message}")
-        error: HalohopError = kind.__new__(kind, f"{where}: {self.message}")  # whatever its constructor takes
-        return error
 
 
 class Registry:
@@ -87,9 +22,7 @@ class Registry:
     def __init__(self, token: Token | None) -> None:
         self._token = token
         self._addresses: dict[str, str] = {}
-        self._members: dict[str, Member] = {}
-        self._begun: Counter[str] = Counter()
-        self._reports: list[Report] = []
+        self._report = b""
 
     def token(self) -> Token | None:
         return self._token
@@ -104,20 +37,12 @@ class Registry:
     def addresses(self) -> tuple[str, ...]:
         return tuple(address for _, address in sorted(self._addresses.items()))
 
-    def enter(self, member: Member) -> int:
-        """A process begins; how many of its name have begun before."""
-        self._members[member.name] = member
-        self._begun[member.name] += 1
-        return self._begun[member.name] - 1
+    def report(self, report: bytes) -> None:
+        """A server has failed, as `failures.report` spells it; the first counts."""
+        self._report = self._report or report
 
-    def members(self) -> tuple[Member, ...]:
-        return tuple(self._members.values())
-
-    def report(self, report: Report) -> None:
-        self._reports.append(report)
-
-    def reports(self) -> tuple[Report, ...]:
-        return tuple(self._reports)
+    def first_report(self) -> bytes:
+        return self._report
 
     def __repr__(self) -> str:
         return "registry"
@@ -155,10 +80,6 @@ class RegistryClient:
         except (ValueError, ray.exceptions.RayError) as error:
             self._actor = None
             raise ClusterError(f"the registry of the graph service {self.service!r} does not answer: has it ended?") from error
-
-    def reports(self) -> Sequence[Report]:
-        found: Sequence[Report] = self.ask("reports")
-        return found
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.service,)

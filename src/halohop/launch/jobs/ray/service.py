@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self, get_args
 
 import halohop
 from halohop.cluster.graph import Graph, GraphReference
@@ -18,11 +18,12 @@ from halohop.launch.jobs.ray.data import Parts
 from halohop.launch.jobs.ray.finder import RegistryFinder
 from halohop.launch.jobs.ray.graph_server import GraphServer, ServeOptions, ServerTask
 from halohop.launch.jobs.ray.library import NAMESPACE, ray_library
-from halohop.launch.jobs.ray.nodes import check_spread, free_resources
+from halohop.launch.jobs.ray.nodes import Strategy, placed
 from halohop.launch.jobs.ray.registry import RegistryClient, start_registry
+from halohop.launch.processes.failures import parse_report
+from halohop.launch.terminal.wording import counted
 from halohop.transport import Token, load_token
 
-Strategy = Literal["STRICT_SPREAD", "SPREAD"]
 _CLOSE_S = 3.0
 
 
@@ -147,11 +148,11 @@ class GraphService:
         with ExitStack() as undo:
             registry = start_registry(self._service, self.token, deadline=self._deadline)
             undo.callback(ray_library().kill, registry)
-            group = self._placed(undo)
+            bundles, what = [{"CPU": self._cpus} for _ in self._tasks], counted(len(self._tasks), "server")
+            rooms = undo.enter_context(placed(bundles, self._strategy, what, deadline=self._deadline))
             kind = ray_library().remote(GraphServer)
-            scheduling = ray_library("ray.util.scheduling_strategies").PlacementGroupSchedulingStrategy
             undo.callback(self._end_servers)
-            for task in self._tasks:
+            for task, room in zip(self._tasks, rooms, strict=True):
                 actor = kind.options(
                     name=f"{self._service}-{task.name}",
                     namespace=NAMESPACE,
@@ -159,7 +160,7 @@ class GraphService:
                     max_restarts=self._max_restarts,
                     max_task_retries=-1,
                     max_concurrency=4,
-                    scheduling_strategy=scheduling(group, placement_group_bundle_index=task.number),
+                    scheduling_strategy=room,
                 ).remote(task)
                 self._actors.append(actor)
                 self._lives.append(actor.live.remote())
@@ -169,19 +170,6 @@ class GraphService:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-    def _placed(self, undo: ExitStack) -> Any:
-        """Room for each server."""
-        check_spread(len(self._tasks), self._cpus, strict=self._strategy == "STRICT_SPREAD")
-        groups = ray_library("ray.util.placement_group")
-        group = groups.placement_group([{"CPU": self._cpus} for _ in self._tasks], strategy=self._strategy)
-        undo.callback(groups.remove_placement_group, group)
-        if not group.wait(self._deadline):
-            raise ClusterError(
-                f"the cluster has had no room for {len(self._tasks)} servers with {self._cpus:g} CPUs each "
-                f"({self._strategy}) within {self._deadline:g} s; free: {free_resources()}"
-            )
-        return group
 
     def _meet(self) -> None:
         """Until all servers answer.
@@ -211,8 +199,8 @@ class GraphService:
             ray.kill(actor, no_restart=True)
 
     def _failed(self, error: Exception) -> Exception:
-        reports = RegistryClient(self._service).reports()
-        return reports[0].error() if reports else ClusterError(f"a server of {self._service!r} is gone for good: {error}")
+        found = parse_report(RegistryClient(self._service).ask("first_report"))
+        return found or ClusterError(f"a server of {self._service!r} is gone for good: {error}")
 
 
 def _connect(finder: RegistryFinder, options: dict[str, Any]) -> Graph:

@@ -5,16 +5,16 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from halohop.errors import ClusterError, HalohopError, InputError
 from halohop.launch.jobs.crew.crew import Crew
-from halohop.launch.jobs.crew.running import prepare, run, watched
+from halohop.launch.jobs.crew.running import check_shared, prepare, run, watched
 from halohop.launch.jobs.crew.way import Host
 from halohop.launch.jobs.job import Job
 from halohop.launch.jobs.lock import alone_in
-from halohop.launch.jobs.plan import resumes_itself
+from halohop.launch.jobs.plan import resuming
 from halohop.launch.jobs.slurm import queue
 from halohop.launch.jobs.slurm.options import Options, options_of
 from halohop.launch.jobs.slurm.script import job_in
@@ -73,7 +73,7 @@ def _take_turn(job: Job, options: Options, turn: Turn) -> int:
         raise ClusterError(
             f"the job has been started again more than {options.restarts} times, which is its limit (restarts={options.restarts})"
         )
-    job = resumed(job, turn)
+    job = resuming(job) if turn.restarts else job
     hosts = [
         Host(name=name, address=name, python=job.python, folder=job.folder, data=job.data, env=job.env) for name in turn.hosts
     ]
@@ -84,10 +84,7 @@ def _take_turn(job: Job, options: Options, turn: Turn) -> int:
     try:
         with alone_in(Path(job.out) / "logs"), watch, crew:
             ready = prepare(crew, job, hosts, Console(file=sys.stdout, soft_wrap=True))
-            if not ready.found[hosts[0].name].shared:
-                raise InputError(
-                    f"{hosts[0].name} does not see {job.out} of this machine; begin the job there, or share the folder"
-                )
+            check_shared(ready)
             run(watch, ready)
     except Resumable:
         return _queue_again(turn, options)
@@ -100,11 +97,6 @@ def _take_turn(job: Job, options: Options, turn: Turn) -> int:
         return exit_code(error)
     _say("done")
     return 0
-
-
-def resumed(job: Job, turn: Turn) -> Job:
-    """The job as it is in a turn: `halohop train` resumes in all but the first, unless the job says how it does."""
-    return replace(job, train={**(job.train or {}), "resume": "auto"}) if turn.restarts and resumes_itself(job) else job
 
 
 def _queue_again(turn: Turn, options: Options, *, code: int = EXIT_RESUMABLE) -> int:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from halohop import __version__
-from halohop.launch.jobs.crew.way import Host, last_words, runner_words
+from halohop.launch.jobs.crew.way import Host, Running, last_words, piped, runner_words
 
 _OF_TASKS = ("SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK", "SLURM_CPU_BIND", "SLURM_GPU_BIND", "SLURM_TRES_BIND")
 """Variables by which srun would give the runner what one trainer was to have."""
@@ -27,7 +27,11 @@ class Srun:
 
     patience: float = 90.0
 
+    def start(self, host: Host) -> Running:
+        return piped(self.command(host))
+
     def command(self, host: Host) -> list[str]:
+        """The command for a host, which has all that the job has there."""
         unset = [word for name in _OF_TASKS for word in ("-u", name)]
         return ["env", *unset, "srun", f"--nodelist={host.name}", *_STEP, *runner_words(host)]
 

@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import dataclass
 
-from halohop.launch.jobs.crew.way import Host, runner_words
+from halohop.launch.jobs.crew.way import Host, Running, piped, runner_words
 from halohop.launch.jobs.ssh.hosts import Settings
 from halohop.launch.jobs.ssh.wording import explained
 
@@ -25,7 +25,7 @@ class Ssh:
     def patience(self) -> float:
         return self.settings.connect_timeout
 
-    def command(self, host: Host) -> list[str]:
+    def start(self, host: Host) -> Running:
         own = {
             "BatchMode": "yes",  # asks nobody for a password, who may not be there
             "ConnectTimeout": str(self.settings.connect_timeout),
@@ -36,7 +36,7 @@ class Ssh:
             "RemoteCommand": "none",
         }
         options = [word for key, value in own.items() for word in ("-o", f"{key}={value}")]
-        return [*self.settings.words, "-T", *options, *host.target, shlex.join(["exec", *runner_words(host)])]
+        return piped([*self.settings.words, "-T", *options, *host.target, shlex.join(["exec", *runner_words(host)])])
 
     def explain(self, host: Host, printed: str, code: int | None) -> str:
         by_hand = shlex.join([*self.settings.words, *(word for word in host.target if word != "--")])
