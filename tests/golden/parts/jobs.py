@@ -201,18 +201,4 @@ def _k8s(text: str) -> dict[str, Any]:
     return found
 
 
-def _ray(text: str) -> dict[str, Any]:
-    servers = re.search(r"^(\d+) servers of (\S+): actors with (\S+) CPUs, (\w+)$", text, re.MULTILINE)
-    trainers = re.search(r"^(\d+) trainers of Ray Train with (\S+) CPUs and (\S+) GPUs, in (.*?): (.*)$", text, re.MULTILINE)
-    cluster = re.search(r"^cluster of Ray at (.*)$", text, re.MULTILINE)
-    assert trainers, text
-    assert cluster, text
-    names = ("count", "of", "CPUs", "strategy")
-    return {
-        "address": cluster[1],
-        "servers": dict(zip(names, servers.groups(), strict=True)) if servers else None,
-        "trainers": dict(zip(("count", "CPUs", "GPUs", "folder", "runs"), trainers.groups(), strict=True)),
-    }
-
-
-ASKED = {"slurm": _slurm, "k8s": _k8s, "ray": _ray}
+ASKED = {"slurm": _slurm, "k8s": _k8s, "ray": json.loads}
