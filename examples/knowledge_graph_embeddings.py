@@ -3,8 +3,7 @@
 python examples/knowledge_graph_embeddings.py wn18rr                                          # alone, in two partitions
 torchrun --nproc-per-node 2 examples/knowledge_graph_embeddings.py wn18rr --model complex     # two trainers
 The folder has train.txt, valid.txt and test.txt; without one, families are made up. On several hosts each has its own partitions
-in --parts, torchrun its --nnodes, and all have one HALOHOP_TOKEN. With --keep FOLDER a killed run goes on after its last epoch;
-the folder is below the working directory.
+in --parts, torchrun its --nnodes, and all have one HALOHOP_TOKEN. --keep FOLDER, below this folder, lets a killed run go on.
 """
 
 import argparse
