@@ -64,7 +64,7 @@ class RemoteRunner:
     """
 
     def __init__(self, actor: Any) -> None:
-        self._actor, self._ended = actor, threading.Event()
+        self._actor, self._ray, self._ended = actor, ray_library(), threading.Event()
         self.returncode: int | None = None
         (far_in, near_in), (near_out, far_out), (near_err, far_err) = os.pipe(), os.pipe(), os.pipe()
         self.stdin: IO[bytes] = os.fdopen(near_in, "wb", buffering=0)
@@ -80,10 +80,10 @@ class RemoteRunner:
         return self.returncode
 
     def kill(self) -> None:
-        ray_library().kill(self._actor)
+        self._ray.kill(self._actor)
 
     def _carry_in(self, stream: IO[bytes]) -> None:
-        with stream, suppress(ray_library().exceptions.RayError):  # who reads learns of it, too
+        with stream, suppress(self._ray.exceptions.RayError):  # who reads learns of it, too
             while data := stream.read(_READ):
                 self._call("write", "stdin", data)
             self._call("write", "stdin", b"")
@@ -94,7 +94,7 @@ class RemoteRunner:
             try:
                 self._carry("stdout", stream)
                 code = self._call("wait", "stdout")
-            except ray_library().exceptions.RayError:  # `_carry_errors` says which
+            except self._ray.exceptions.RayError:  # `_carry_errors` says which
                 pass
             finally:
                 self.returncode = code
@@ -104,7 +104,7 @@ class RemoteRunner:
         with stream, suppress(BrokenPipeError):
             try:
                 self._carry("stderr", stream)
-            except ray_library().exceptions.RayError as error:
+            except self._ray.exceptions.RayError as error:
                 stream.write(str(error).encode())
 
     def _carry(self, name: str, stream: IO[bytes]) -> None:
@@ -114,7 +114,7 @@ class RemoteRunner:
 
     def _call(self, method: str, group: str, *arguments: object) -> Any:
         reference = getattr(self._actor, method).options(concurrency_group=group).remote(*arguments)
-        return ray_library().get(reference)
+        return self._ray.get(reference)
 
 
 def _in_thread(work: Callable[[IO[bytes]], None], stream: IO[bytes]) -> None:
