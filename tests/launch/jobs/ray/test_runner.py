@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -60,13 +61,27 @@ def actor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Actor]:
 
     library = SimpleNamespace(get=lambda found: found, kill=kill, exceptions=SimpleNamespace(RayError=GoneError))
     monkeypatch.setattr(runner, "ray_library", lambda: library)
+    yield made
+    for thread in [each for each in threading.enumerate() if each.name == "halohop-ray"]:
+        thread.join(20)
+        assert not thread.is_alive()
     with made.behind._process:
-        yield made
+        pass  # closes its pipes
 
 
 def close(remote: RemoteRunner) -> None:
     for stream in (remote.stdin, remote.stdout, remote.stderr):
         stream.close()
+
+
+def test_a_runner_starts_when_its_launcher_is_there(actor: Actor) -> None:
+    """It ends after 6 s without a word, and other hosts may take longer to start."""
+    assert not hasattr(actor.behind, "_process")
+    remote = RemoteRunner(actor)
+    assert remote.stderr.read(5) == b"begun"
+    remote.stdin.close()
+    assert remote.wait(20) == 3
+    close(remote)
 
 
 def test_bytes_go_both_ways_and_the_end_of_input_is_the_end(actor: Actor) -> None:
@@ -97,7 +112,7 @@ def test_the_end_of_an_actor_is_the_end_of_the_connection(actor: Actor) -> None:
 def test_a_runner_that_has_ended_is_written_to_without_harm(actor: Actor) -> None:
     remote = RemoteRunner(actor)
     actor.behind._process.kill()
-    actor.behind._process.wait()
+    assert actor.behind.wait() == -signal.SIGKILL
     remote.stdin.write(b"more")
     remote.stdin.close()
     assert remote.wait(20) == -signal.SIGKILL

@@ -20,17 +20,23 @@ _READ = 1 << 18
 
 
 class HostActor:
-    """The actor. Its process ends with the driver, and the runner ends when its standard input does.
+    """An actor that starts the runner of a host. Its process ends with the driver, and the runner ends with its standard input.
 
     Args:
-        python: interpreter of the runner; "": that of Ray's workers.
-        env: of the runner, beside what Ray's workers have.
+        python: interpreter of the runner; "": the one of Ray's workers.
+        env: additional environment of the runner.
     """
 
     def __init__(self, python: str, env: dict[str, str]) -> None:
+        self._words, self._env = ("env", python or sys.executable, "-m", RUNNER), {**os.environ, **env}
+        self._process: subprocess.Popen[bytes]
+
+    def start(self) -> None:
+        """Starts the runner, which ends if the launcher does not send anything for some seconds."""
         pipe = subprocess.PIPE
-        words, own = [python or sys.executable, "-m", RUNNER], {**os.environ, **env}
-        self._process = subprocess.Popen(words, env=own, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
+        self._process = subprocess.Popen(
+            self._words, bufsize=0, env=self._env, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+        )
 
     def place(self) -> tuple[str, str]:
         """Name and address of the node."""
@@ -41,11 +47,10 @@ class HostActor:
         stream = self._process.stdin
         assert stream is not None
         with suppress(BrokenPipeError):  # it has ended, which is read
-            if data:
-                stream.write(data)
-                stream.flush()
-            else:
+            if not data:
                 stream.close()
+            while data:
+                data = data[stream.write(data) :]
 
     def read(self, name: str) -> bytes:
         """Reads what comes next from the runner's stream of this name; nothing at its end."""
@@ -57,15 +62,16 @@ class HostActor:
 
 
 class RemoteRunner:
-    """As of `Running`: pipes of this process, whose other ends threads carry to an actor and back.
+    """A runner that an actor has started; see `Running`. Threads copy between its streams and pipes of this process.
 
     Args:
-        actor: a `HostActor`.
+        actor: a `HostActor`, whose runner is started.
     """
 
     def __init__(self, actor: Any) -> None:
         self._actor, self._ray, self._ended = actor, ray_library(), threading.Event()
         self.returncode: int | None = None
+        self._started = self._actor.start.options(concurrency_group="stdin").remote()
         (far_in, near_in), (near_out, far_out), (near_err, far_err) = os.pipe(), os.pipe(), os.pipe()
         self.stdin: IO[bytes] = os.fdopen(near_in, "wb", buffering=0)
         self.stdout, self.stderr = os.fdopen(near_out, "rb"), os.fdopen(near_err, "rb")
@@ -108,11 +114,12 @@ class RemoteRunner:
                 stream.write(str(error).encode())
 
     def _carry(self, name: str, stream: IO[bytes]) -> None:
-        with suppress(BrokenPipeError):  # nobody reads any more
+        with suppress(BrokenPipeError):  # the launcher has closed its end
             while data := self._call("read", name, name):
                 stream.write(data)
 
     def _call(self, method: str, group: str, *arguments: object) -> Any:
+        self._ray.get(self._started)
         reference = getattr(self._actor, method).options(concurrency_group=group).remote(*arguments)
         return self._ray.get(reference)
 
