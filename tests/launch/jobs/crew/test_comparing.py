@@ -42,3 +42,11 @@ def test_files_must_be_alike() -> None:
     check_alike({"a": seen("2"), "b": seen("2")})
     with pytest.raises(InputError, match=r"/x\.json on b differs from /x\.json on a, but all hosts must have the same"):
         check_alike({"a": seen("2"), "b": seen("3")})
+
+
+def test_a_host_without_a_server_reads_no_data_set() -> None:
+    script, other = Seen(path="/t.py", digest="1"), Seen(path="/t.py", digest="3")
+    manifest = Seen(path="/parts/manifest.json", digest="2")
+    check_alike({"a": Checked(problems=(), seen=(script, manifest)), "b": Checked(problems=(), seen=(script,))})
+    with pytest.raises(InputError, match=r"/t\.py on b differs from /t\.py on a"):
+        check_alike({"a": Checked(problems=(), seen=(script, manifest)), "b": Checked(problems=(), seen=(other,))})
