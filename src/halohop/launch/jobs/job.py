@@ -18,7 +18,7 @@ from halohop.store.share import Share, shares
 ENGINES = ("local", "ssh", "slurm", "k8s", "ray")
 
 _BY_RUNNERS = ("ssh", "slurm", "ray")
-"""Engines whose hosts tell which ports are free."""
+"""Engines whose hosts report free ports."""
 
 _SHARED = ("slurm", "ray")
 """Engines whose hosts may run several jobs."""

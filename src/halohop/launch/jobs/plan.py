@@ -281,7 +281,7 @@ def resumes_itself(job: Job) -> bool:
 
 
 def resuming(job: Job) -> Job:
-    """The job where it starts again: `halohop train` goes on, as of `resumes_itself`."""
+    """Returns the job for its next start: `halohop train` then resumes, if `resumes_itself`."""
     return replace(job, train={**(job.train or {}), "resume": "auto"}) if resumes_itself(job) else job
 
 

@@ -6,6 +6,8 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +90,20 @@ def launch(nodes: Nodes, folder: Path, *options: str, file: str = "job.toml") ->
     )
 
 
+@contextmanager
+def launching(nodes: Nodes, folder: Path, file: str = "job.toml") -> Iterator[subprocess.Popen[str]]:
+    """A launcher that prints to the file `log`, and does not outlive the test."""
+    words = [sys.executable, "-m", "halohop", "launch", "--config", file]
+    with (folder / "log").open("w") as log:
+        env = nodes.env | {"RAY_ADDRESS": nodes.address}
+        launcher = subprocess.Popen(words, cwd=folder, env=env, stdout=log, stderr=log, text=True)
+    try:
+        yield launcher
+    finally:
+        launcher.kill()
+        launcher.wait()
+
+
 class TestOnACluster:
     pytestmark = on_a_cluster
 
@@ -109,42 +125,30 @@ class TestOnACluster:
         (folder / "again.toml").write_text(job.replace("runs/recipe", "runs/again"))
         done = launch(nodes, folder, file="train.toml")
         assert done.returncode == 0, done.stderr
-        with (folder / "log").open("w") as log:
-            killed = subprocess.Popen(
-                [sys.executable, "-m", "halohop", "launch", "--config", "again.toml"],
-                cwd=folder,
-                env=nodes.env | {"RAY_ADDRESS": nodes.address},
-                stderr=log,
-            )
-        until(lambda: (folder / "runs/again/resume.pt").exists(), 200, "a saved state")
-        rank = next(pid for pid in nodes.launched() if "train\0" in Path(f"/proc/{pid}/cmdline").read_text())
-        os.kill(rank, signal.SIGKILL)
-        said = (folder / "log").read_text()
-        assert killed.wait(400) == 0, said
+        with launching(nodes, folder, "again.toml") as launcher:
+            until(lambda: (folder / "runs/again/resume.pt").exists(), 200, "a saved state")
+            rank = next(pid for pid in nodes.launched() if "train\0" in Path(f"/proc/{pid}/cmdline").read_text())
+            os.kill(rank, signal.SIGKILL)
+            code, said = launcher.wait(400), (folder / "log").read_text()
+        assert code == 0, said
         assert losses(folder / "runs/again") == losses(folder / "runs/recipe")
-        assert "was killed by SIGKILL" in (folder / "log").read_text()
-        assert "the job starts again (failure 1)" in (folder / "log").read_text()
+        assert "was killed by SIGKILL" in said
+        assert "the job starts again (failure 1)" in said
 
     def test_a_node_that_is_lost_costs_a_restart(self, nodes: Nodes, folder: Path) -> None:
+        """All three nodes are hosts, so the second turn waits until there is another node."""
         script = "import threading\nfrom pathlib import Path\nif not Path('over').exists():\n    threading.Event().wait()\n"
         (folder / "train.py").write_text(f"print('begun', flush=True)\n{script}print('done', flush=True)\n")
-        (folder / "job.toml").write_text(block("job.toml").replace("[ray]", "[ray]\nmax_failures = 1"))
-        raylets = nodes.ask("nodes")
-        with (folder / "log").open("w") as log:
-            running = subprocess.Popen(
-                [sys.executable, "-m", "halohop", "launch", "--config", "job.toml"],
-                cwd=folder,
-                env=nodes.env | {"RAY_ADDRESS": nodes.address},
-                stdout=log,
-                stderr=log,
-            )
-        until(lambda: "begun" in (folder / "log").read_text(), 200, "a trainer")
-        with_actor = {nodes.node_of(pid) for pid in nodes.workers("HostActor")}
-        (folder / "over").touch()
-        nodes.ask(f"remove {next(raylet for raylet in raylets if raylet in with_actor)}")
-        nodes.ask("add")
-        assert running.wait(300) == 0, (folder / "log").read_text()
-        assert "the job starts again (failure 1)" in (folder / "log").read_text()
+        job = block("job.toml").replace("[ray]", "[ray]\nmax_failures = 1").replace("hosts = 2", "hosts = 3")
+        (folder / "job.toml").write_text(job)
+        log = folder / "log"
+        with launching(nodes, folder) as launcher:
+            until(lambda: "begun" in log.read_text(), 200, "a trainer")
+            (folder / "over").touch()
+            nodes.ask(f"remove {nodes.ask('nodes')[0]}")
+            until(lambda: "the job starts again (failure 1)" in log.read_text(), 100, "a second turn")
+            nodes.ask("add")
+            assert launcher.wait(300) == 0, log.read_text()
         nothing_left(nodes)
 
     @pytest.mark.parametrize(

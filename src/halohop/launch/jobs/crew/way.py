@@ -79,7 +79,7 @@ class Way(Protocol):
         ...
 
     def is_cut(self, code: int | None) -> bool:
-        """Whether this exit code is the end of the connection, and not that of the runner."""
+        """Returns whether this exit code means that the connection has ended, and not the runner."""
         ...
 
 

@@ -123,8 +123,8 @@ def _failing(options: Options) -> Object:
 
 
 def agent_words(process: Process, made: Plan, options: Options) -> tuple[str, ...]:
-    """What follows the interpreter in a pod of trainers: torchrun's words for the pod's agent, which waits for the other pods as
-    long as they may take to start. Ranks meet at `Plan.master`; nothing is elected.
+    """Returns what follows the interpreter in a pod of trainers: the agent, with options of torchrun. It waits for the other pods
+    as long as they may take to start. Ranks meet at `Plan.master`; nothing is elected.
 
     Example:
         >>> from halohop.launch.jobs.plan import plan

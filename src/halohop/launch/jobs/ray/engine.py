@@ -3,9 +3,10 @@
 import json
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
+from typing import Any
 
 from halohop.errors import ClusterError, InputError
 from halohop.launch.jobs.crew.crew import Crew
@@ -13,10 +14,12 @@ from halohop.launch.jobs.crew.running import check_shared, prepare, run, watched
 from halohop.launch.jobs.job import Job
 from halohop.launch.jobs.plan import Plan, host_names, plan, resuming
 from halohop.launch.jobs.ray.library import ray_library
+from halohop.launch.jobs.ray.nodes import placed
 from halohop.launch.jobs.ray.options import RayOptions
 from halohop.launch.jobs.ray.way import bundles_of, reached
 from halohop.launch.jobs.tables import convert
 from halohop.launch.terminal.console import Console
+from halohop.launch.terminal.wording import counted
 from halohop.transport.addresses import parsed_peer
 
 _ANSWER_S = 10.0
@@ -44,10 +47,11 @@ class RayEngine:
     def run(self, job: Job, console: Console) -> None:
         """Runs a job to its end; see `Engine`. After a failure it starts again, `max_failures` times."""
         options = _options(job)
-        with _connected(options.address):
+        bundles, hosts = bundles_of(self.plan(job), options), counted(job.num_hosts, "host")
+        with _connected(options.address), placed(bundles, options.strategy, hosts, deadline=options.deadline) as rooms:
             for failures in count(1):
                 try:
-                    _take_turn(job, options, console)
+                    _take_turn(job, rooms, options, console)
                     return
                 except ClusterError as error:
                     if failures == options.max_failures + 1:
@@ -56,14 +60,14 @@ class RayEngine:
                 job = resuming(job)
 
 
-def _take_turn(job: Job, options: RayOptions, console: Console) -> None:
-    """Runs a job once.
+def _take_turn(job: Job, rooms: Sequence[dict[str, Any]], options: RayOptions, console: Console) -> None:
+    """Runs a job once, in the rooms of `placed`.
 
     Raises:
         ClusterError: a process failed, or a host is lost; this may pass.
         InputError: it would fail again.
     """
-    with reached(job, bundles_of(plan(job, host_names(job)), options), options) as (hosts, actors):
+    with reached(job, rooms, options) as (hosts, actors):
         crew = Crew(hosts, actors)
         try:
             with watched(job, hosts, crew) as watch, crew:

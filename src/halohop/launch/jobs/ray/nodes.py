@@ -10,13 +10,13 @@ from halohop.launch.terminal.wording import counted
 
 Strategy = Literal["STRICT_SPREAD", "SPREAD"]
 Bundle = dict[str, float]
-"""What Ray reserves for one process, by the names of resources: "CPU", "GPU"."""
+"""Resources that Ray reserves for one actor: a number for "CPU" and "GPU"."""
 _ROUNDING = 1e-6
 
 
 @contextmanager
-def placed(bundles: Sequence[Bundle], strategy: Strategy, what: str, *, deadline: float) -> Iterator[list[Any]]:
-    """Reserves room while the context lasts.
+def placed(bundles: Sequence[Bundle], strategy: Strategy, what: str, *, deadline: float) -> Iterator[list[dict[str, Any]]]:
+    """Reserves room while the context lasts. Ray moves what it has reserved on a node that is lost to another one.
 
     Args:
         bundles: what each process needs.
@@ -25,7 +25,7 @@ def placed(bundles: Sequence[Bundle], strategy: Strategy, what: str, *, deadline
         deadline: seconds to wait for room.
 
     Yields:
-        Strategies of Ray, by which an actor takes the room of each bundle.
+        For each bundle, options of an actor that takes its room.
 
     Raises:
         InputError: it would not fit onto the nodes if these were empty.
@@ -41,7 +41,14 @@ def placed(bundles: Sequence[Bundle], strategy: Strategy, what: str, *, deadline
                 f"{_spelled(ray_library().available_resources())}"
             )
         scheduling = ray_library("ray.util.scheduling_strategies").PlacementGroupSchedulingStrategy
-        yield [scheduling(group, placement_group_bundle_index=number) for number in range(len(bundles))]
+        yield [
+            {
+                "num_cpus": bundle["CPU"],
+                "num_gpus": bundle.get("GPU", 0),
+                "scheduling_strategy": scheduling(group, placement_group_bundle_index=number),
+            }
+            for number, bundle in enumerate(bundles)
+        ]
     finally:
         groups.remove_placement_group(group)
 
@@ -66,7 +73,7 @@ def check_fit(bundles: Sequence[Bundle], what: str, *, strict: bool) -> None:
 
 
 def _fit(wanted: Sequence[float], there: Sequence[float], strict: bool) -> bool:
-    """Whether so much of a resource is there; where the wishes differ, they may still not fit."""
+    """Returns whether there is enough of a resource. If the bundles differ, True is not certain."""
     least = min(wanted)
     rooms = [int(amount / least + _ROUNDING) if least else len(wanted) for amount in there]
     return max(wanted) <= max(there, default=0) and sum(min(room, 1) if strict else room for room in rooms) >= len(wanted)

@@ -1,4 +1,4 @@
-"""Where the servers of a service are: an actor that servers say it to, and that all who use them ask."""
+"""An actor that knows the addresses of the servers of a service: servers report them, and clients ask for them."""
 
 import os
 import sys

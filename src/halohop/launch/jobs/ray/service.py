@@ -156,11 +156,10 @@ class GraphService:
                 actor = kind.options(
                     name=f"{self._service}-{task.name}",
                     namespace=NAMESPACE,
-                    num_cpus=self._cpus,
                     max_restarts=self._max_restarts,
                     max_task_retries=-1,
                     max_concurrency=4,
-                    scheduling_strategy=room,
+                    **room,
                 ).remote(task)
                 self._actors.append(actor)
                 self._lives.append(actor.live.remote())

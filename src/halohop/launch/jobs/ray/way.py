@@ -1,4 +1,4 @@
-"""How the driver of a job reaches its hosts: by an actor of Ray on each, which starts the runner there."""
+"""Actors of Ray that connect the launcher with the hosts of a job."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,19 +11,19 @@ from halohop.launch.jobs.crew.way import Host, Running, last_words
 from halohop.launch.jobs.job import Job
 from halohop.launch.jobs.plan import Plan
 from halohop.launch.jobs.ray.library import ray_library
-from halohop.launch.jobs.ray.nodes import Bundle, placed
+from halohop.launch.jobs.ray.nodes import Bundle
 from halohop.launch.jobs.ray.options import RayOptions
 from halohop.launch.jobs.ray.runner import CUT, GROUPS, HostActor, RemoteRunner
 from halohop.launch.processes.places import THREADS
 from halohop.launch.terminal.wording import counted
 
 _LEAST_CPUS = 0.001
-"""Of what Ray reserves, which cannot be nothing."""
+"""CPUs to reserve for a host that needs none, because Ray refuses an empty bundle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actors:
-    """As of `Way`.
+    """Reaches each host by its actor; see `Way`.
 
     Args:
         by_host: the actors, by the hosts' names.
@@ -38,14 +38,17 @@ class Actors:
     def explain(self, host: Host, printed: str, code: int | None) -> str:
         if code is None:
             return f"did not answer within {self.patience:g} s ({last_words(printed)})"
-        return f"did not start; halohop must be there for the interpreter of Ray's workers ({last_words(printed)})"
+        return (
+            "did not start; halohop must be installed for the interpreter of Ray's workers, or for the python that the job names "
+            f"({last_words(printed)})"
+        )
 
     def is_cut(self, code: int | None) -> bool:
         return code == CUT
 
 
 def bundles_of(made: Plan, options: RayOptions) -> list[Bundle]:
-    """What each host of a plan needs for its trainers and servers.
+    """Returns the resources of each host of a plan, for its trainers and servers.
 
     Example:
         >>> from halohop.launch.jobs.plan import plan
@@ -61,33 +64,30 @@ def bundles_of(made: Plan, options: RayOptions) -> list[Bundle]:
 
 
 @contextmanager
-def reached(job: Job, bundles: Sequence[Bundle], options: RayOptions) -> Iterator[tuple[list[Host], Actors]]:
+def reached(job: Job, rooms: Sequence[dict[str, Any]], options: RayOptions) -> Iterator[tuple[list[Host], Actors]]:
     """Starts an actor on each host of a job while the context lasts.
 
     Args:
         job: what is to run.
-        bundles: what each host needs.
+        rooms: from `placed`, for each host.
         options: the table [ray].
 
     Raises:
-        InputError: the job never fits onto the cluster.
-        ClusterError: there was no room in time, or a node is lost.
+        ClusterError: an actor has not started in time, as a node is lost.
     """
-    ray, what, patience = ray_library(), counted(len(bundles), "host"), options.deadline
+    ray = ray_library()
     kind = ray.remote(concurrency_groups=GROUPS)(HostActor)
     python = "" if job.python == sys.executable else job.python  # else that of Ray's workers, wherever it is there
     env = {THREADS: str(max(int(options.trainer_cpus), 1)), **job.env}  # Ray's own counts what all processes of a host have
-    actors: list[Any] = []
-    with placed(bundles, options.strategy, what, deadline=patience) as rooms, ExitStack() as undo:
-        for bundle, room in zip(bundles, rooms, strict=True):
-            own = {"num_cpus": bundle["CPU"], "num_gpus": bundle.get("GPU", 0), "scheduling_strategy": room}
-            actor = kind.options(max_restarts=0, **own).remote(python, env)
+    with ExitStack() as undo:
+        actors = [kind.options(max_restarts=0, **room).remote(python, env) for room in rooms]
+        for actor in actors:
             undo.callback(ray.kill, actor)
-            actors.append(actor)
         try:
-            places = ray.get([actor.place.remote() for actor in actors], timeout=patience)
+            places = ray.get([actor.place.remote() for actor in actors], timeout=options.deadline)
         except ray.exceptions.RayError as error:
-            raise ClusterError(f"Ray has not started a process on each of {what}: {error}") from error
+            what = counted(len(rooms), "host")
+            raise ClusterError(f"Ray did not start a process on each of {what} within {options.deadline:g} s: {error}") from error
         hosts = [
             Host(name=name, address=address, python=job.python, folder=job.folder, data=job.data, env=job.env)
             for name, address in zip(_unique([name for name, _ in places]), (ip for _, ip in places), strict=True)
