@@ -60,7 +60,7 @@ def public_names() -> list[str]:
 
 def make() -> dict[str, Any]:
     found: dict[str, Any] = {}
-    first: dict[int, str] = {}
+    first: dict[int, tuple[str, Any]] = {}  # with its value, which keeps the id from being used again
     for module in [*MODULES, *FACES, *SHOWN]:
         try:
             owner = importlib.import_module(f"halohop.{module}".rstrip("."))
@@ -74,9 +74,11 @@ def make() -> dict[str, Any]:
             except Exception as error:
                 found[key] = f"refused: {type(error).__name__}"
                 continue
-            if (inspect.isclass(value) or callable(value)) and first.setdefault(id(value), key) != key:
-                found[key] = f"is {first[id(value)]}"
-                continue
+            if inspect.isclass(value) or callable(value):
+                same, _ = first.setdefault(id(value), (key, value))
+                if same != key:
+                    found[key] = f"is {same}"
+                    continue
             found[key] = f"class, made by {MADE_INSIDE[key]}" if key in MADE_INSIDE else described(value)
             if inspect.isclass(value) and _own(value):
                 found |= {f"{key}::{member}": text for member, text in _members(value)}
