@@ -1,6 +1,5 @@
 """The batch script: what sbatch is asked for, and a job that arrives inside as it was."""
 
-import json
 import shutil
 import subprocess
 import tempfile
@@ -13,7 +12,8 @@ from hypothesis import strategies as st
 
 from halohop.errors import InputError
 from halohop.launch.jobs.job import Job, Servers
-from halohop.launch.jobs.slurm.script import job_in, log_of, script
+from halohop.launch.jobs.job_text import parse_job
+from halohop.launch.jobs.slurm.script import log_of, script
 from tests.support.slurm_stubs import Stubs
 
 RECORDER = """#!/bin/bash
@@ -42,7 +42,7 @@ def arrived(stubs: Stubs, text: str) -> Job:
     """The job as what the batch script runs reads it."""
     assert stubs.run(text) == (0, "")
     assert (stubs.folder / "argv").read_text() == "-m\nhalohop.launch.jobs.slurm\n"
-    return job_in((stubs.folder / "given").read_text())
+    return parse_job((stubs.folder / "given").read_text())
 
 
 @pytest.fixture
@@ -129,16 +129,3 @@ def test_values_that_sbatch_cannot_read() -> None:
         script(job(run=("a.py",), out="/runs/a\nb"))
     with pytest.raises(InputError, match=r"--chdir=.* holds a line break"):
         script(job(run=("a.py",), folder="/a\tb"))
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"job": {}}'])
-def test_what_is_no_job_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="standard input holds no job of a batch script; submit what"):
-        job_in(text)
-
-
-def test_a_script_of_another_version_is_refused_by_name() -> None:
-    with pytest.raises(
-        InputError, match=r"halohop 0\.0\.1 wrote this batch script, but .* install the same version on all hosts"
-    ):
-        job_in(json.dumps({"halohop": "0.0.1", "job": {}}))

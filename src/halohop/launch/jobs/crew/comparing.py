@@ -29,7 +29,8 @@ def check_all_there(found: Mapping[str, Checked], made: Plan) -> None:
     Raises:
         InputError: a server's partitions are not on its host, or a partition is on no host; names them.
     """
-    reading = [process for process in made.processes if process.data is not None and not process.data.copied]
+    there = [process for process in made.processes if process.host in found]
+    reading = [process for process in there if process.data is not None and not process.data.copied]
     if not reading or not (num_parts := found[reading[0].host].num_parts):
         return
     for process in reading:

@@ -17,22 +17,23 @@ FETCH = "fetch"
 _PORTS = 1 << 16
 
 
-def plan_on(job: Job, hosts: Sequence[Host], ports: Mapping[str, Sequence[int]] | None = None) -> Plan:
-    """Plans a job on hosts, each with its own address, interpreter, data and environment."""
+def plan_on(job: Job, hosts: Sequence[Host], ports: Mapping[str, Sequence[int]] | None = None, apart: Sequence[str] = ()) -> Plan:
+    """Plans a job on hosts, each with its own address, interpreter, data and environment. Servers may be `apart`: see `plan`."""
     sources = {host.name: host.data for host in hosts}
     chosen = {host.name: range(host.server_port, _PORTS) for host in hosts if host.server_port}
     places = [host.address for host in hosts]
-    made = plan(job, [host.name for host in hosts], places, sources=sources, ports={**(ports or {}), **chosen})
+    made = plan(job, [host.name for host in hosts], places, apart=apart, sources=sources, ports={**(ports or {}), **chosen})
     known = {host.name: host for host in hosts}
-    return replace(made, processes=tuple(_of_host(process, known[process.host]) for process in made.processes))
+    own = (_of_host(process, known[process.host]) if process.host in known else process for process in made.processes)
+    return replace(made, processes=tuple(own))
 
 
-def with_ports(job: Job, hosts: Sequence[Host], free: Mapping[str, Sequence[int]]) -> Plan:
+def with_ports(job: Job, hosts: Sequence[Host], free: Mapping[str, Sequence[int]], apart: Sequence[str] = ()) -> Plan:
     """The plan, with ports that are free on the hosts where the job names none."""
     if not job.master_port:
         *others, last = free[hosts[0].name]
         job, free = replace(job, master_port=last), {**free, hosts[0].name: others}
-    return plan_on(job, hosts, free if job.servers is not None and not job.servers.port else None)
+    return plan_on(job, hosts, free if job.servers is not None and not job.servers.port else None, apart)
 
 
 def order(

@@ -114,6 +114,7 @@ class Remote:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._process.kill()  # also ends the connection of one that has ended
         for thread in self._threads:
             thread.join(_END_S)  # another process may hold a pipe of ssh's
         for stream in (self._process.stdout, self._process.stderr):

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from halohop.errors import InputError
+from halohop.errors import ClusterError, InputError
 from halohop.files.aside import writing
 from halohop.launch.jobs.crew.comparing import check_alike, check_all_there
 from halohop.launch.jobs.crew.crew import Crew
 from halohop.launch.jobs.crew.orders import FETCH, order, plan_on, programs_of, with_ports
 from halohop.launch.jobs.crew.remote import Remote
 from halohop.launch.jobs.crew.watching import Echo, Place, Watch
-from halohop.launch.jobs.crew.way import Host
+from halohop.launch.jobs.crew.way import Host, Way
 from halohop.launch.jobs.host.messages import Checked, Copied, Order
 from halohop.launch.jobs.job import Job
 from halohop.launch.jobs.lock import LOCK
@@ -59,6 +59,8 @@ def prepare(
     *,
     folders: Mapping[str, Copied] | None = None,
     same: Sequence[str] = (),
+    apart: Sequence[str] = (),
+    with_token: bool = True,
 ) -> Ready:
     """Looks whether all hosts can run a job, and writes its plan. Nothing starts.
 
@@ -69,14 +71,16 @@ def prepare(
         console: for progress.
         folders: what the launcher will send to hosts, by their names; other hosts fetch what is to be copied.
         same: as of `order`.
+        apart: hosts of servers that this launcher does not start, by the names in their addresses.
+        with_token: whether hosts get a token from this launcher. Else they have one.
 
     Raises:
         InputError: hosts cannot run it; names all that cannot.
         ClusterError: a host is lost.
     """
     mark = _marked(Path(job.out))
-    secret = {TOKEN_VARIABLE: secret_of(job), LEVEL: str(level_of_trainers())}
-    made = with_ports(job, hosts, {host: hello.ports for host, hello in crew.meet().items()})
+    secret = {LEVEL: str(level_of_trainers()), **({TOKEN_VARIABLE: secret_of(job)} if with_token else {})}
+    made = with_ports(job, hosts, {host: hello.ports for host, hello in crew.meet().items()}, apart)
     copied = folders or {}
     orders = {host.name: order(made, host, secret=secret, copied=copied.get(host.name), same=same, mark=mark) for host in hosts}
     console.print(f"{counted(len(hosts), 'host')} answered; checking them", style="dim")
@@ -85,6 +89,35 @@ def prepare(
     check_all_there(found, made)
     write_plan(made)
     return Ready(plan=made, orders=orders, found=found)
+
+
+def run_once(
+    job: Job, hosts: Sequence[Host], way: Way, console: Console, *, apart: Sequence[str] = (), with_token: bool = True
+) -> None:
+    """Runs a job once. The first host must see the run folder of this machine.
+
+    Args:
+        job: what is to run.
+        hosts: of the job.
+        way: connects to the hosts.
+        console: for progress.
+        apart, with_token: see `prepare`.
+
+    Raises:
+        ClusterError: a process failed, or a host is lost; a retry may succeed.
+        InputError: a retry would fail, too.
+        Resumable: see `Watch.until_ended`.
+    """
+    crew = Crew(hosts, way)
+    try:
+        with watched(job, hosts, crew) as watch, crew:
+            ready = prepare(crew, job, hosts, console, apart=apart, with_token=with_token)
+            check_shared(ready)
+            run(watch, ready)
+    except InputError as error:
+        if crew.lost:
+            raise ClusterError(str(error)) from error
+        raise
 
 
 def check_shared(ready: Ready) -> None:
@@ -117,7 +150,8 @@ def run(watch: Watch, ready: Ready) -> None:
     for place in fetching:
         watch.begin(place, Member(stays=True))
     watch.until_ended(fetching)
-    for processes, wait in ((made.servers, watch.until_ready), (made.trainers, watch.until_ended)):
+    servers = [process for process in made.servers if process.host in made.hosts]
+    for processes, wait in ((servers, watch.until_ready), (made.trainers, watch.until_ended)):
         for process in processes:
             for place in _places([process], made):
                 watch.begin(place, member_of(process, made.job))

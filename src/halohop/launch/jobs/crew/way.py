@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any, Protocol
 
-RUNNER = "halohop.launch.jobs.host"
+from halohop.launch.jobs.host.held_runner import RUNNER
+
 _LINES = 3
 
 

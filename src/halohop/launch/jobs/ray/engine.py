@@ -3,14 +3,12 @@
 import json
 import signal
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
-from typing import Any
 
 from halohop.errors import ClusterError, InputError
-from halohop.launch.jobs.crew.crew import Crew
-from halohop.launch.jobs.crew.running import check_shared, prepare, run, watched
+from halohop.launch.jobs.crew.running import run_once
 from halohop.launch.jobs.job import Job
 from halohop.launch.jobs.plan import Plan, host_names, plan, resuming
 from halohop.launch.jobs.ray.library import ray_library
@@ -47,37 +45,18 @@ class RayEngine:
     def run(self, job: Job, console: Console) -> None:
         """Runs a job to its end; see `Engine`. After a failure it starts again, `max_failures` times."""
         options = _options(job)
-        bundles, hosts = bundles_of(self.plan(job), options), counted(job.num_hosts, "host")
-        with _connected(options.address), placed(bundles, options.strategy, hosts, deadline=options.deadline) as rooms:
+        bundles, count_of_hosts = bundles_of(self.plan(job), options), counted(job.num_hosts, "host")
+        with _connected(options.address), placed(bundles, options.strategy, count_of_hosts, deadline=options.deadline) as rooms:
             for failures in count(1):
                 try:
-                    _take_turn(job, rooms, options, console)
+                    with reached(job, rooms, options) as (hosts, actors):
+                        run_once(job, hosts, actors, console)
                     return
                 except ClusterError as error:
                     if failures == options.max_failures + 1:
                         raise
                     console.print(f"{error}\nthe job starts again (failure {failures})", soft_wrap=True, markup=False)
                 job = resuming(job)
-
-
-def _take_turn(job: Job, rooms: Sequence[dict[str, Any]], options: RayOptions, console: Console) -> None:
-    """Runs a job once, in the rooms of `placed`.
-
-    Raises:
-        ClusterError: a process failed, or a host is lost; this may pass.
-        InputError: it would fail again.
-    """
-    with reached(job, rooms, options) as (hosts, actors):
-        crew = Crew(hosts, actors)
-        try:
-            with watched(job, hosts, crew) as watch, crew:
-                ready = prepare(crew, job, hosts, console)
-                check_shared(ready)
-                run(watch, ready)
-        except InputError as error:
-            if crew.lost:
-                raise ClusterError(str(error)) from error
-            raise
 
 
 def _options(job: Job) -> RayOptions:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from halohop.errors import ClusterError
+from halohop.launch.jobs.crew.remote_runner import CUT, RemoteRunner
 from halohop.launch.jobs.crew.way import Host, Running, last_words
 from halohop.launch.jobs.job import Job
 from halohop.launch.jobs.plan import Plan
 from halohop.launch.jobs.ray.library import ray_library
 from halohop.launch.jobs.ray.nodes import Bundle
 from halohop.launch.jobs.ray.options import RayOptions
-from halohop.launch.jobs.ray.runner import CUT, GROUPS, HostActor, RemoteRunner
+from halohop.launch.jobs.ray.runner import GROUPS, ActorCalls, HostActor
 from halohop.launch.processes.places import THREADS
 from halohop.launch.terminal.wording import counted
 
@@ -33,7 +34,7 @@ class Actors:
     patience: float = 30.0
 
     def start(self, host: Host) -> Running:
-        return RemoteRunner(self.by_host[host.name])
+        return RemoteRunner(ActorCalls(self.by_host[host.name]))
 
     def explain(self, host: Host, printed: str, code: int | None) -> str:
         if code is None:

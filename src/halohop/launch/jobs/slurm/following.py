@@ -5,15 +5,13 @@ import time
 from pathlib import Path
 
 from halohop.errors import ClusterError, InputError
+from halohop.launch.jobs.last_message import last_message
 from halohop.launch.jobs.slurm import queue
 from halohop.launch.terminal.console import Console
 from halohop.launch.terminal.refusal import JobFailedError
 
 _SILENT_S = 300.0
 """How long Slurm may fail to answer, as while its controller is started again."""
-
-_SAYS = "halohop: "
-"""Begins the lines of the batch script that say how a job ends."""
 
 
 def follow(number: str, log: Path, console: Console, *, every: float = 1.0) -> None:
@@ -52,8 +50,8 @@ def follow(number: str, log: Path, console: Console, *, every: float = 1.0) -> N
         raise
     _show(log, shown, console)
     if last.name != "COMPLETED":
-        story = [f"job {number} ended as {last.name}, with exit code {last.code}; the end of {log}:", *_last_words(log)]
-        raise JobFailedError("\n".join(story), exit_code=last.code or 1)
+        said, ended = last_message(log), f"job {number} ended as {last.name}, with exit code {last.code}; see {log}"
+        raise JobFailedError(said if said and last.name == "FAILED" else f"{ended}\n{said}".rstrip(), exit_code=last.code or 1)
 
 
 def _state(number: str, pause: threading.Event, every: float) -> queue.State:
@@ -79,10 +77,3 @@ def _show(log: Path, shown: int, console: Console) -> int:
     if new and not console.quiet:
         console.file.write(new.decode(errors="replace"))  # of the user's own processes
     return shown + len(new)
-
-
-def _last_words(log: Path) -> list[str]:
-    """What the batch script says of the failure, from its last such line on."""
-    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    begins = [number for number, line in enumerate(lines) if line.startswith(_SAYS)]
-    return lines[begins[-1] :] if begins else lines[-5:]

@@ -13,11 +13,12 @@ from halohop.launch.jobs.crew.crew import Crew
 from halohop.launch.jobs.crew.running import check_shared, prepare, run, watched
 from halohop.launch.jobs.crew.way import Host
 from halohop.launch.jobs.job import Job
+from halohop.launch.jobs.job_text import parse_job
+from halohop.launch.jobs.last_message import say
 from halohop.launch.jobs.lock import alone_in
 from halohop.launch.jobs.plan import resuming
 from halohop.launch.jobs.slurm import queue
 from halohop.launch.jobs.slurm.options import Options, options_of
-from halohop.launch.jobs.slurm.script import job_in
 from halohop.launch.jobs.slurm.srun import Srun
 from halohop.launch.terminal import logs
 from halohop.launch.terminal.console import Console
@@ -60,10 +61,10 @@ def main() -> int:
     logs.configure(logging.WARNING)
     with Signals() as signals, signals.working():
         try:
-            job, turn = job_in(sys.stdin.read()), turn_of(os.environ)
+            job, turn = parse_job(sys.stdin.read()), turn_of(os.environ)
             return _take_turn(job, options_of(job), turn)
         except HalohopError as error:
-            _say(str(error))
+            say(str(error))
             return exit_code(error)
 
 
@@ -89,13 +90,13 @@ def _take_turn(job: Job, options: Options, turn: Turn) -> int:
     except Resumable:
         return _queue_again(turn, options)
     except HalohopError as error:
-        _say(str(error))
+        say(str(error))
         if crew.lost:
             return _queue_again(turn, options, code=exit_code(error))
         if watch.is_stopping:
-            _say("before the time limit, trainers were sent SIGTERM; one that ends with exit code 75 is queued again")
+            say("before the time limit, trainers were sent SIGTERM; one that ends with exit code 75 is queued again")
         return exit_code(error)
-    _say("done")
+    say("done")
     return 0
 
 
@@ -103,18 +104,14 @@ def _queue_again(turn: Turn, options: Options, *, code: int = EXIT_RESUMABLE) ->
     """Queues the job again, which then resumes; returns the exit code, that is `code` where it cannot."""
     try:
         if (state := queue.state(turn.number)).name != "RUNNING":  # it was cancelled, or its time is over
-            _say(f"the job is {state.name}")
+            say(f"the job is {state.name}")
             return code
         if turn.restarts >= options.restarts:
-            _say(f"the job has been queued again {options.restarts} times, which is its limit (restarts={options.restarts})")
+            say(f"the job has been queued again {options.restarts} times, which is its limit (restarts={options.restarts})")
             return code
-        _say("the job is queued again, to go on where it stands")
+        say("the job is queued again, to go on where it stands")
         queue.requeue(turn.number)
     except (ClusterError, InputError) as error:  # an allocation that no batch script began, or a controller that is gone
-        _say(f"it cannot be queued again: {error}; submit it again, with --train resume=auto")
+        say(f"it cannot be queued again: {error}; submit it again, with --train resume=auto")
         return code
     return 0
-
-
-def _say(text: str) -> None:
-    print(f"halohop: {text}", flush=True)

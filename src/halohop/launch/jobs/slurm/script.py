@@ -1,17 +1,12 @@
 """The batch script of a job: what Slurm is asked for, and the job itself, which `inside` runs on the first host."""
 
-import json
 import re
 import shlex
 from pathlib import PurePosixPath
-from typing import Any
 
-import msgspec
-
-from halohop import __version__
 from halohop.errors import InputError
-from halohop.files.validation import validate
 from halohop.launch.jobs.job import Job
+from halohop.launch.jobs.job_text import job_text
 from halohop.launch.jobs.slurm.options import Options, options_of
 from halohop.launch.terminal.wording import counted
 
@@ -53,27 +48,8 @@ def script(job: Job) -> str:
         directives=_directives(job, options),
         before="".join(f"{line}\n" for line in options.before),
         python=shlex.quote(job.python),
-        job=json.dumps({"halohop": __version__, "job": msgspec.to_builtins(job)}, indent=1),
+        job=job_text(job, indent=1),
     )
-
-
-def job_in(text: str) -> Job:
-    """The job of a batch script, as it stands there.
-
-    Raises:
-        InputError: another version of halohop wrote it, or it is damaged.
-    """
-    try:
-        found: dict[str, Any] = json.loads(text)
-        version = found["halohop"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError("standard input holds no job of a batch script; submit what halohop launch --print writes") from error
-    if version != __version__:
-        raise InputError(
-            f"halohop {version} wrote this batch script, but {__version__} is installed where it runs; install the same version "
-            "on all hosts, and submit the job again"
-        )
-    return validate(found["job"], Job, "the job of the batch script")
 
 
 def _directives(job: Job, options: Options) -> str:
