@@ -4,13 +4,16 @@ Needs Linux, iproute2 and root.
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import pytest
 
 from halohop.errors import ClusterError
 
@@ -126,6 +129,19 @@ def joined(count: int, tag: str = "hh") -> Iterator[list[Host]]:
             process.communicate(timeout=60)
         for name in made:
             ip("netns", "del", name)
+
+
+@contextmanager
+def joined_or_skipped(count: int, tag: str = "hh") -> Iterator[list[Host]]:
+    """As `joined`; where namespaces cannot be made, the test is skipped."""
+    if shutil.which("ip") is None or os.geteuid() != 0:
+        pytest.skip("network namespaces need iproute2 and root")
+    with ExitStack() as undo:
+        try:
+            hosts = undo.enter_context(joined(count, tag))
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"network namespaces cannot be made here: {error.stderr.strip()}")
+        yield hosts
 
 
 def wait_until_it_serves(server: subprocess.Popen[str]) -> None:

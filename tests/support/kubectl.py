@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import json
 import os
+import shutil
 import signal
 import socketserver
 import subprocess
@@ -22,7 +23,9 @@ from typing import Any, Self
 
 import yaml
 
+from tests.support.hosts import Host
 from tests.support.kubernetes import Container, pods_of
+from tests.support.pods import hosts_file, publish
 
 Object = dict[str, Any]
 
@@ -54,12 +57,16 @@ class Cluster:
 
     Args:
         folder: of its own.
-        instead: programs in the place of those of containers, by name. "trainers": True for the script without torchrun.
+        instead: programs in the place of those of containers, by name.
+        nodes: hosts in network namespaces, of which each pod takes one. None: pods are on this machine, have no names, and run
+            the script of a job in the place of what pods of trainers run.
     """
 
-    def __init__(self, folder: Path, instead: Mapping[str, Sequence[str]] | None = None, *, torchrun: bool = False) -> None:
+    def __init__(
+        self, folder: Path, instead: Mapping[str, Sequence[str]] | None = None, nodes: Sequence[Host] | None = None
+    ) -> None:
         self.folder, self.bin = folder, folder / "bin"
-        self.instead, self.torchrun = dict(instead or {}), torchrun
+        self.instead, self.nodes = dict(instead or {}), nodes
         self.objects: dict[tuple[str, str], Object] = {}
         self.pods: list[RunningPod] = []
         self.calls: list[tuple[list[str], str]] = []
@@ -70,6 +77,7 @@ class Cluster:
         self.changed = threading.Condition(threading.RLock())
         self._uids = (f"uid-{number}" for number in itertools.count())
         self._ending = False
+        self.taken: dict[str, RunningPod] = {}
         self.all_pods: list[RunningPod] = []
 
     def __enter__(self) -> Self:
@@ -91,6 +99,9 @@ class Cluster:
 
         self._server = Server(address, Handler)
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}).start()
+        for node in self.nodes or ():
+            hosts_file(node).parent.mkdir(parents=True, exist_ok=True)
+            hosts_file(node).touch()
         program = self.bin / "kubectl"
         program.write_text(_PROGRAM.format(python=sys.executable, address=address))
         program.chmod(0o755)
@@ -106,6 +117,25 @@ class Cluster:
             pod.thread.join(60)
         self._server.shutdown()
         self._server.server_close()
+        for node in self.nodes or ():
+            shutil.rmtree(hosts_file(node).parent)
+
+    def take_node(self, pod: "RunningPod") -> Host | None:
+        """A node on which no other pod runs, to which the pod's name leads from now on."""
+        if self.nodes is None:
+            return None
+        with self.changed:
+            self.changed.wait_for(lambda: len(self.taken) < len(self.nodes or ()))
+            node = next(node for node in self.nodes if node.name not in self.taken)
+            self.taken[node.name] = pod
+            publish(self.nodes, [(each.address, self.taken[each.name].address) for each in self.nodes if each.name in self.taken])
+        return node
+
+    def leave_node(self, node: Host | None) -> None:
+        with self.changed:
+            if node is not None:
+                del self.taken[node.name]
+            self.changed.notify_all()
 
     def add(self, kind: str, name: str, **fields: Any) -> None:
         """Puts an object there that the user has made."""
@@ -320,6 +350,8 @@ class RunningPod:
         self.owner = made["metadata"]["uid"]
         self.base = f"{made['metadata']['name']}-{number}"
         self.name = self.base if made["kind"] == "StatefulSet" else f"{self.base}-{uid[4:]}x"
+        self.address = f"{self.base}.{made['metadata']['name']}"
+        self._node: Host | None = None
         spec = made["spec"]["template"]["spec"]
         self._initial = [each["name"] for each in spec.get("initContainers", ())]
         self._main = spec["containers"][0]["name"]
@@ -360,8 +392,16 @@ class RunningPod:
 
     def kill_all(self) -> None:
         """As the kernel ends a container without memory: all its processes."""
+        self._kill_rest()
+
+    def _kill_rest(self) -> None:
+        """Of a container nothing is left."""
         assert self.process is not None
-        os.killpg(self.process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        for number in self._node.process_ids() if self._node is not None else ():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
 
     def evict(self) -> None:
         """As the kubelet does it if a node has too little memory."""
@@ -379,12 +419,14 @@ class RunningPod:
             self.status["conditions"].append({"type": "PodScheduled", "status": "True"})
             pods = pods_of(yaml.safe_dump_all([self.made]), cluster.secrets())
         pod = pods[self.number]
+        self._node = cluster.take_node(self)
         for container in (*pod.before, pod.main):
             code = self._run_container(container)
             while self.made["kind"] == "StatefulSet" and container is pod.main and self._starts_again():
                 code = self._run_container(container)
             if code:
                 break
+        cluster.leave_node(self._node)
         with cluster.changed:
             self.status["phase"] = "Failed" if code else "Succeeded"
             cluster.changed.notify_all()
@@ -410,21 +452,24 @@ class RunningPod:
             if self._killed:  # what the container needs may have been deleted with the pod
                 return 137
             script = self._script()
-        here = {"/script/": f"{script}/", f"{self.base.rpartition('-')[0]}-0.{self.base.rpartition('-')[0]}": "127.0.0.1"}
-        words = [_placed(word, here) for word in container.argv]
+        words = [*container.argv]
         if name in cluster.instead:
             words = [*cluster.instead[name]]
-        elif name == "trainers" and not cluster.torchrun:
-            assert words[1:3] == ["-m", "halohop.launch.jobs.k8s.agent"]
-            words = [words[0], *itertools.dropwhile(lambda word: word.startswith("--"), words[3:])]
-        env = {each: _placed(value, here) for each, value in container.env.items()}
+        elif name == "trainers" and self._node is None:
+            assert words[1:3] == ["-m", "halohop.launch.jobs.k8s.pod"]
+            words = [words[0], *json.loads(words[3])["job"]["run"]]
+        words = [word.replace("/script/", f"{script}/") for word in words]
+        words[0] = sys.executable if words[0] == "python" else words[0]
+        on_node = [] if self._node is None else ["ip", "netns", "exec", self._node.name]
+        env = dict(container.env)
         env |= {each: os.environ[each] for each in ("PATH", "PYTHONPATH") if each in os.environ}
         began = _now()[:19] + "Z"
         with cluster.changed:
             if self._killed:
                 return 137
             self.process = subprocess.Popen(
-                [sys.executable if words[0] == "python" else words[0], *words[1:]],
+                [*on_node, *words],
+                cwd=container.folder or None,
                 env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -442,8 +487,7 @@ class RunningPod:
                     lines.append((_now(), line))
                     cluster.changed.notify_all()
         code = self.process.wait()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)  # of a container nothing is left
+        self._kill_rest()
         code = 128 - code if code < 0 else code
         reason = "OOMKilled" if self.oom else "Error" if code else "Completed"
         ended = {"exitCode": code, "reason": reason, "startedAt": began, "finishedAt": _now()[:19] + "Z"}
@@ -480,13 +524,6 @@ class RunningPod:
                     (folder / item["path"]).write_text(text)
                 return str(folder)
         return "/script"
-
-
-def _placed(text: str, here: Mapping[str, str]) -> str:
-    """A word of a container, with the folders and addresses of this machine."""
-    for folder, own in here.items():
-        text = text.replace(folder, own)
-    return text
 
 
 def _now() -> str:

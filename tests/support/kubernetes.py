@@ -9,9 +9,10 @@ import yaml
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """What a container runs, all variables replaced."""
+    """What a container runs, all variables replaced, in a folder of its own or, if that is empty, of the image."""
 
     name: str
+    folder: str
     argv: tuple[str, ...]
     env: Mapping[str, str]
 
@@ -63,7 +64,8 @@ def pods_of(text: str, secrets: Mapping[str, str]) -> list[Pod]:
             own = dict.fromkeys(index, str(number))
             inner = spec["template"]["spec"]
             before, (main,) = inner.get("initContainers", []), inner["containers"]
-            made = [_container(container, number, own, secrets) for container in (*before, main)]
+            uid = each["metadata"].get("uid", "")
+            made = [_container(container, number, own, uid, secrets) for container in (*before, main)]
             found.append(Pod(name=f"{name}-{number}.{domain}", before=tuple(made[:-1]), main=made[-1], spec=inner))
     return found
 
@@ -87,18 +89,19 @@ def expanded(text: str, env: Mapping[str, str]) -> str:
     return "".join(made)
 
 
-def _container(container: Any, number: int, own: Mapping[str, str], secrets: Mapping[str, str]) -> Container:
+def _container(container: Any, number: int, own: Mapping[str, str], uid: str, secrets: Mapping[str, str]) -> Container:
     env = dict(own)
     for each in container["env"]:
         source = each.get("valueFrom", {})
         if "secretKeyRef" in source:
             env[each["name"]] = secrets[f"{source['secretKeyRef']['name']}/{source['secretKeyRef']['key']}"]
         elif "fieldRef" in source:
-            assert source["fieldRef"]["fieldPath"] == "metadata.labels['apps.kubernetes.io/pod-index']"
-            env[each["name"]] = str(number)
+            fields = {"apps.kubernetes.io/pod-index": str(number), "batch.kubernetes.io/controller-uid": uid}
+            env[each["name"]] = fields[source["fieldRef"]["fieldPath"].removeprefix("metadata.labels['").removesuffix("']")]
         else:
             assert isinstance(each["value"], str)
             env[each["name"]] = expanded(each["value"], env)
     words = [*container["command"], *container["args"]]
     assert all(isinstance(word, str) for word in words)
-    return Container(name=container["name"], argv=tuple(expanded(word, env) for word in words), env=env)
+    folder = container.get("workingDir", "")
+    return Container(name=container["name"], folder=folder, argv=tuple(expanded(word, env) for word in words), env=env)

@@ -75,6 +75,10 @@ class Launches:
         """Numbers of what runs because of a launcher, without itself."""
         raise NotImplementedError
 
+    def printed(self, out: str, err: str) -> list[str]:
+        """The lines of ranks that a launcher shows."""
+        return out.splitlines()
+
     def server_port(self) -> int:
         """A port that is free on all hosts, as the next one is."""
         return 5510
@@ -175,6 +179,16 @@ class Launches:
             if process.poll() is None:
                 self.kill(process)
         assert self.gone_within() == []
+
+
+class SubmittedLaunches(Launches):
+    """Of an engine that submits jobs to a cluster, whose launcher follows them on standard error."""
+
+    hosts = 2
+
+    def printed(self, out: str, err: str) -> list[str]:
+        assert out == ""
+        return [line for line in err.splitlines() if line.startswith("rank ")]
 
 
 def read(number: int, name: str) -> bytes:

@@ -1,10 +1,7 @@
 """Servers in processes of their own, and hosts in network namespaces, each with a file system view of its own folder."""
 
-import os
 import shutil
-import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +10,13 @@ import pytest
 from halohop.testing.graphs import ring
 from halohop.testing.worlds import environment
 from tests.support.forked import Forked
-from tests.support.hosts import Host, joined
+from tests.support.hosts import Host, joined_or_skipped
 
 
 @pytest.fixture
 def network() -> Iterator[list[Host]]:
     """Four hosts that reach each other, and nothing else."""
-    if shutil.which("ip") is None or os.geteuid() != 0:
-        pytest.skip("network namespaces need iproute2 and root")
-    with ExitStack() as undo:
-        try:
-            hosts = undo.enter_context(joined(4))
-        except subprocess.CalledProcessError as error:
-            pytest.skip(f"network namespaces cannot be made here: {error.stderr.strip()}")
+    with joined_or_skipped(4) as hosts:
         yield hosts
 
 

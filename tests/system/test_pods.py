@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -86,7 +87,7 @@ def test_two_pods_that_move_to_each_others_addresses_are_found(network, expected
     """All servers are lost at once, and each name has the address at which the other server was."""
     first, second, third, _ = network
     servers = pods.serve(dict(zip(NAMES, (first, second), strict=True)))
-    (trainer,) = pods.start({TRAINER: third}).values()
+    trainer = pods.train(TRAINER, third)
     assert take(trainer, 5) == expected[:5]
     for server in servers.values():
         kill(server)
@@ -101,7 +102,7 @@ def test_a_server_that_is_asked_to_end_under_load_ends_well_and_no_batch_fails(n
     """One after the other, each comes back on another host: all batches are those of an undisturbed run."""
     first, second, third, fourth = network
     servers = pods.serve(dict(zip(NAMES, (first, second), strict=True)))
-    (trainer,) = pods.start({TRAINER: third}).values()
+    trainer = pods.train(TRAINER, third)
     got = take(trainer, 2)
     for name, home in zip(NAMES, (fourth, first), strict=True):
         ending = servers[name]
@@ -121,7 +122,7 @@ def test_a_server_that_is_asked_to_end_under_load_ends_well_and_no_batch_fails(n
 @pytest.mark.full
 @pytest.mark.timeout(600)
 def test_the_job_of_the_page_trains(network, tmp_path):
-    """Two servers, and two pods of torchrun that find the first of them by its name."""
+    """Two servers, and two pods of trainers that find the first of them by its name."""
     page = section("deploy/clusters.md", "Kubernetes")
     files = {block.file: block.text for block in blocks(page, {"/shared": str(tmp_path)}) if block.file}
     (tmp_path / "job.toml").write_text(files["job.toml"].replace("train.py", f"{tmp_path}/train.py"))
@@ -131,10 +132,13 @@ def test_the_job_of_the_page_trains(network, tmp_path):
     with on_pods(network, Kubernetes().show(job), SECRETS) as pods:
         servers = pods.serve({f"papers-servers-{number}": network[number] for number in range(2)})
         trainers = pods.start({f"papers-trainers-{number}": network[2 + number] for number in range(2)})
-        for rank, trainer in enumerate(trainers.values()):
+        for trainer in trainers.values():
             out, err = trainer.communicate(timeout=200)
-            assert trainer.returncode == 0, err
-            assert [line.split(":")[0] for line in out.splitlines()] == [f"rank {rank}, epoch {epoch}" for epoch in range(3)]
+            assert trainer.returncode == 0, out + err
+        for rank in range(2):
+            log = (tmp_path / f"runs/papers/logs/papers-trainers-{rank}-rank-{rank}.log").read_text()
+            lines = [line for line in log.splitlines() if line.startswith("rank ")]
+            assert [line.split(":")[0] for line in lines] == [f"rank {rank}, epoch {epoch}" for epoch in range(3)]
         for server in servers.values():
             terminate(server)
     assert (tmp_path / "runs" / "papers" / "model.pt").is_file()
@@ -142,16 +146,19 @@ def test_the_job_of_the_page_trains(network, tmp_path):
 
 @pytest.mark.full
 @pytest.mark.timeout(600)
-def test_trainers_that_are_asked_to_end_save_and_go_on_when_they_start_again(network, tmp_path):
-    """One pod gets SIGTERM; all ranks save, all pods end with codes that Kubernetes starts again, and losses are those of a run
-    that nothing happened to."""
+@pytest.mark.parametrize(
+    ("which", "number", "code"),
+    [(1, signal.SIGTERM, 143), (1, signal.SIGKILL, -9), (0, signal.SIGTERM, 75), (0, signal.SIGKILL, -9)],
+)
+def test_a_job_goes_on_with_the_pod_that_takes_the_place_of_another(network, tmp_path, which, number, code):
+    """One pod is asked to end, so all ranks save, or is killed. Losses are those of a run that nothing happened to."""
     halohop.partition(synthetic("tiny"), tmp_path / "parts", num_parts=2, method="random")
     names = [f"halohop-trainers-{number}" for number in range(2)]
     homes = dict(zip(names, network[:2], strict=True))
 
     def manifests(out: str) -> str:
         options = {"image": "halohop", "secret": "halohop-token", "claim": "shared", "mount": str(tmp_path)}
-        train = {"epochs": 12, "batch_size": 16, "fanout": [5, 5], "eval_every": 12}
+        train = {"epochs": 12, "batch_size": 16, "fanout": [5, 5], "eval_every": 12, "save_every": 15}
         places = {"data": f"{tmp_path}/parts", "out": f"{tmp_path}/{out}"}
         return Kubernetes().show(Job(engine="k8s", hosts=2, train=train, options=options, **places))
 
@@ -163,16 +170,16 @@ def test_trainers_that_are_asked_to_end_save_and_go_on_when_they_start_again(net
             _, err = trainer.communicate(timeout=150)
             assert trainer.returncode == 0, err
     with on_pods(network, manifests("stopped"), SECRETS) as pods:
-        first, second = pods.start(homes).values()
+        both = [*pods.start(homes).values()]
         while not losses("stopped"):
-            assert first.poll() is None
-        second.terminate()
-        codes = [trainer.wait(timeout=100) for trainer in (first, second)]
-        assert codes == [75, 143], first.communicate(timeout=20)[1]
+            assert both[0].poll() is None
+        both[which].send_signal(number)
+        assert both[which].wait(timeout=100) == code
         assert 0 < len(losses("stopped")) < 12
-        for trainer in pods.start(homes).values():
-            _, err = trainer.communicate(timeout=150)
-            assert trainer.returncode == 0, err
+        (both[which],) = pods.start({names[which]: network[2]}).values()
+        for trainer in both:
+            out, err = trainer.communicate(timeout=150)
+            assert trainer.returncode == 0, out + err
     assert [event["event"] for event in events(tmp_path / "stopped")].count("resume") == 1
     assert losses("stopped") == losses("undisturbed")
 
@@ -193,7 +200,7 @@ def test_random_kills_leave_the_batches_and_no_process(network, expected, pods, 
     chance = random.Random(seed)
     servers = pods.serve(dict(zip(NAMES, network[:2], strict=True)))
     homes = dict(zip(NAMES, network[:2], strict=True))
-    (trainer,) = pods.start({TRAINER: network[2]}).values()
+    trainer = pods.train(TRAINER, network[2])
     left, got = 5, []
     while left:
         got += take(trainer, chance.randrange(1, len(expected) // 10))

@@ -94,10 +94,8 @@ def test_urls_stay_as_they_are() -> None:
         ({"env": {"A-B": "c"}}, "'A-B' is not a name of an environment variable"),
         ({"env": {"HALOHOP_TOKEN": "c"}}, "the token is not given in env"),
         ({"stall": -1}, "stall=-1 must be seconds, at least 0"),
-        ({"stall": 9, "engine": "k8s"}, "stall=9 does not work with engine='k8s'; leave it out"),
         ({"encrypt": "yes"}, "encrypt must be true or false, got text"),
         ({"start": "plane"}, "start must be one of torchrun, plain, got 'plane'"),
-        ({"start": "plain", "engine": "k8s"}, "start='plain' does not work with engine='k8s', which starts ranks itself"),
         ({"start": "plain", "engine": "ssh", "trainers": 2}, "start='plain' runs a script once on each host"),
     ],
 )

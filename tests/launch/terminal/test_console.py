@@ -173,9 +173,8 @@ WAYS_AROUND = {
     "launch/commands/inspect.py": {"typer.echo"},  # JSON, in ASCII
     "launch/commands/launch.py": {"typer.echo"},  # what the user has asked to print, for programs that read it
     "launch/commands/compiling.py": {"typer.echo"},  # for a shell that reads it
-    "launch/jobs/k8s/agent.py": {"print"},  # to the log of a pod
+    "launch/jobs/last_message.py": {"print"},  # to the log of a batch script, or of a pod
     "launch/jobs/k8s/watching.py": {"console.file.write"},  # the output of the user's own processes
-    "launch/jobs/slurm/inside.py": {"print"},  # to the log of a batch script
     "launch/jobs/slurm/following.py": {"console.file.write"},  # the same
     "launch/processes/ending.py": {"print"},  # as Python prints the message of SystemExit
     "recipes/events.py": {"print"},  # JSON, in ASCII

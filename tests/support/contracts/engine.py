@@ -1,4 +1,4 @@
-"""What a launched job does on an engine whose processes end with the launcher, as a test class: inherit it to run it."""
+"""What a launched job does on every engine, as test classes: inherit one to run it."""
 
 import os
 import re
@@ -21,8 +21,8 @@ class EngineContract:
     def test_a_job_ends_well(self, launches: Launches) -> None:
         code, out, err = launches.run("nothing", more="trainers = 2")
         assert code == 0, err
-        assert [line.split(" reads")[0] for line in out.splitlines()] == ["rank 0 of 4"]
-        logs = {log.name: log.read_text() for log in (launches.out / "logs").glob("*.log")}
+        assert [line.split(" reads")[0] for line in launches.printed(out, err)] == ["rank 0 of 4"]
+        logs = {log.name: log.read_text() for log in (launches.out / "logs").glob("*-rank-*.log")}
         first, second = launches.names
         assert set(logs) == {f"{host}-rank-{rank}.log" for rank, host in enumerate((first, first, second, second))}
         assert all(f"rank {name[-5]} of 4 reads" in text for name, text in logs.items())
@@ -58,6 +58,37 @@ class EngineContract:
         place = rf"rank 1 \({launches.names[1]}, process \d+\)"
         assert re.search(f"error: {place} failed: it has made no step for 2 s, and is stopped", err), err
         assert launches.gone_within() == []
+
+    def test_a_second_job_in_the_run_folder_is_refused(self, launches: Launches) -> None:
+        first = launches.start("wait", launches.folder)
+        launches.until_training(first, 2)
+        code, _, err = launches.run("nothing")
+        assert (code, f"another launch is running in {launches.out}" in err) == (2, True), err
+        first.send_signal(signal.SIGINT)
+        assert launches.ended(first)[0] == 130
+
+    def test_the_token_is_in_no_command_line_plan_or_log(self, launches: Launches) -> None:
+        token = launches.folder / "token"
+        token.write_text(secrets.token_hex(32))
+        token.chmod(0o600)
+        more = f"token_file = '{token}'\n[servers]\ncount = 2\nport = {launches.server_port()}"
+        launcher = launches.start("until", launches.folder, more=more)
+        launches.until_training(launcher, 2)
+        secret = token.read_bytes()
+        for number in [launcher.pid, *launches.processes()]:
+            assert secret not in read(number, "cmdline")
+        assert all(secret in read(number, "environ") for number in launches.ranks().values())
+        (launches.folder / "over").touch()
+        code, out, err = launches.ended(launcher)
+        assert code == 0, err
+        assert secret.decode() not in out + err
+        files = [file for file in launches.out.rglob("*") if file.is_file()]
+        assert len(files) >= 5
+        assert all(secret not in file.read_bytes() for file in files)
+
+
+class AttachedContract(EngineContract):
+    """Of engines whose processes end with the launcher."""
 
     @pytest.mark.parametrize("replicas", [1, 2])
     def test_a_killed_server_ends_the_job_unless_another_holds_its_partitions(self, launches: Launches, replicas: int) -> None:
@@ -112,14 +143,6 @@ class EngineContract:
         assert launches.gone_within() == []
         assert time.monotonic() - begin < within(PROMISED_S)
 
-    def test_a_second_job_in_the_run_folder_is_refused(self, launches: Launches) -> None:
-        first = launches.start("wait", launches.folder)
-        launches.until_training(first, 2)
-        code, _, err = launches.run("nothing")
-        assert (code, f"another launch is running in {launches.out}" in err) == (2, True), err
-        first.send_signal(signal.SIGINT)
-        assert launches.ended(first)[0] == 130
-
     def test_a_port_in_use_is_named_before_anything_starts(self, launches: Launches) -> None:
         port = launches.server_port()
         with launches.listening(port):
@@ -128,22 +151,3 @@ class EngineContract:
         assert f"{port}" in err
         assert "Address already in use" in err
         assert not [*(launches.out / "logs").glob("*rank*")]
-
-    def test_the_token_is_in_no_command_line_plan_or_log(self, launches: Launches) -> None:
-        token = launches.folder / "token"
-        token.write_text(secrets.token_hex(32))
-        token.chmod(0o600)
-        more = f"token_file = '{token}'\n[servers]\ncount = 2\nport = {launches.server_port()}"
-        launcher = launches.start("until", launches.folder, more=more)
-        launches.until_training(launcher, 2)
-        secret = token.read_bytes()
-        for number in [launcher.pid, *launches.processes()]:
-            assert secret not in read(number, "cmdline")
-        assert all(secret in read(number, "environ") for number in launches.ranks().values())
-        (launches.folder / "over").touch()
-        code, out, err = launches.ended(launcher)
-        assert code == 0, err
-        assert secret.decode() not in out + err
-        files = [file for file in launches.out.rglob("*") if file.is_file()]
-        assert len(files) >= 5
-        assert all(secret not in file.read_bytes() for file in files)

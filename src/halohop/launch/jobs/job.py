@@ -76,13 +76,13 @@ class Job:
         train: Run halohop train with this option, instead of a script. Repeatable. Details: options by their names.
         start: torchrun: ranks of a script on each host. plain: the script once on each host, where it starts its own; {rank}
             becomes the number of the host. Details: ``{hosts}``, ``{master_addr}`` and ``{master_port}`` in an argument are how
-            many hosts there are, and where ranks are to meet. "plain" is for all engines but k8s.
+            many hosts there are, and where ranks are to meet.
         env: Environment variable of all processes. Repeatable. Details: hosts have their own, too; ``{graph}`` and ``{out}`` in
             a trainer's are replaced.
         token_file: File with the shared secret. Only you may have access. None: a new secret.
         encrypt: Encrypt connections between hosts.
         stall: Longest time between two steps of a rank, such as batches, before the job ends with an error. 0: any. None: 600
-            for halohop train, else 0. Details: by all engines but k8s.
+            for halohop train, else 0.
         hosts: Host names, or the number of hosts. Details: names as the engine takes them.
         trainers: Trainer processes on each host.
         servers: Processes that hold the graph. None: those of the trainers.
@@ -148,12 +148,8 @@ class Job:
         if is_url(self.data) and self.cache is None:
             raise InputError(f"data={self.data!r} must be fetched before it is used; give a folder for it on the hosts (cache)")
         self._check_ports()
-        if self.stall is not None and (self.stall < 0 or self.engine == "k8s"):
-            raise InputError(
-                f"stall={self.stall:g} must be seconds, at least 0"
-                if self.stall < 0
-                else f"stall={self.stall:g} does not work with engine='k8s'; leave it out"
-            )
+        if self.stall is not None and self.stall < 0:
+            raise InputError(f"stall={self.stall:g} must be seconds, at least 0")
         refuse_token(self.env)
         for variable in self.env:
             if not _VARIABLE.fullmatch(variable):
@@ -188,8 +184,6 @@ class Job:
                 raise InputError(f"{name}=0 is for the engines {some}, which choose a port; give one from 1 to {_MAX_PORT}")
 
     def _check_plain(self) -> None:
-        if self.engine == "k8s":
-            raise InputError("start='plain' does not work with engine='k8s', which starts ranks itself; leave it out")
         if self.trainers > 1 or not self.run:
             raise InputError(
                 "start='plain' runs a script once on each host, which starts its own trainers; name it in run, without trainers"

@@ -1,5 +1,6 @@
 """Manifests are what Kubernetes takes, and say what the plan says."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,10 +9,9 @@ from hypothesis import strategies as st
 
 from halohop.errors import InputError
 from halohop.launch.jobs.job import Job, Servers
+from halohop.launch.jobs.job_text import parse_job
 from halohop.launch.jobs.k8s.engine import Kubernetes, plan_of
-from halohop.launch.jobs.k8s.manifests import agent_words
-from halohop.launch.jobs.k8s.options import Options
-from halohop.launch.jobs.tables import convert
+from halohop.launch.jobs.plan_file import plan_text
 from tests.support.kubernetes import expanded, objects_of, pods_of
 
 OPTIONS = {"image": "registry.example.org/halohop:1", "secret": "token", "claim": "shared"}
@@ -74,23 +74,23 @@ def test_kubernetes_takes_them_strictly(asked, version):
 
 @everywhere
 def test_the_pods_run_what_the_plan_says(asked):
-    """Word for word, after Kubernetes has put in the numbers of the pods."""
+    """Word for word, after Kubernetes has put in the numbers of the pods; trainers plan the same job."""
     made, pods = plan_of(asked), pods_of(shown(asked), SECRETS)
     assert [pod.name for pod in pods] == [process.host for process in made.processes]
     for pod, process in zip(pods, made.processes, strict=True):
         python, *words = pod.main.argv
-        own = (*process.argv, *(("--resume", "auto") if process.role == "trainers" and asked.train is not None else ()))
-        assert tuple(words[-len(own) :]) == own
         if process.role == "trainers":
-            assert tuple(words) == agent_words(process, made, convert(asked.options, Options, "[k8s]"))
+            assert words[:2] == ["-m", "halohop.launch.jobs.k8s.pod"]
+            assert plan_text(plan_of(parse_job(words[2]))) == plan_text(made)
+        else:
+            assert tuple(words) == process.argv
         assert python == ("/opt/python" if asked.python == "/opt/python" else "python")
         assert process.env.items() <= pod.main.env.items()
         assert pod.main.env["HALOHOP_TOKEN"] == SECRETS["token/token"]
         fetches = [container.argv[1:] for container in pod.before if container.name == "fetch"]
-        if process.data is not None and process.data.copied:
+        if process.role == "server" and process.data is not None and process.data.copied:
             ((*_, source, folder, option, share),) = fetches
-            assert (source, folder, option) == (process.data.source, process.data.folder, "--share")
-            assert share == process.argv[5] if process.role == "server" else share == f"{pods.index(pod)}/{asked.hosts}"
+            assert (source, folder, option, share) == (process.data.source, process.data.folder, "--share", process.argv[5])
         else:
             assert fetches == []
 
@@ -138,14 +138,15 @@ def spec_of(**options: Any) -> Any:
 
 def test_trainers_that_were_asked_to_end_start_again_and_others_fail():
     spec = spec_of()
-    moved, asked, failed = spec["podFailurePolicy"]["rules"]
+    moved, asked, said, failed = spec["podFailurePolicy"]["rules"]
     assert moved["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
-    assert (moved["action"], asked["action"], failed["action"]) == ("Ignore", "Ignore", "FailJob")
+    assert (moved["action"], asked["action"], said["action"], failed["action"]) == ("Ignore", "Ignore", "FailJob", "FailJob")
+    assert said["onExitCodes"] == {"containerName": "trainers", "operator": "In", "values": [1, 2]}
     assert asked["onExitCodes"] == {"containerName": "trainers", "operator": "In", "values": [75, 143]}
     assert failed["onExitCodes"] == {"containerName": "trainers", "operator": "NotIn", "values": [75, 143]}
     assert spec["backoffLimit"] == 6
     again = spec_of(retries=4)
-    assert again["podFailurePolicy"]["rules"] == [moved, asked]
+    assert again["podFailurePolicy"]["rules"] == [moved, asked, said]
     assert (again["backoffLimitPerIndex"], again["maxFailedIndexes"]) == (4, 0)
     assert "backoffLimit" not in again
 
@@ -163,7 +164,7 @@ def test_a_script_of_this_machine_comes_by_a_config_map(tmp_path):
     spec = objects["Job/papers-trainers"]["spec"]["template"]["spec"]
     assert spec["volumes"][-1]["configMap"] == {"name": "papers-script", "items": [{"key": "script", "path": "t.py"}]}
     assert spec["containers"][0]["volumeMounts"][-1] == {"name": "script", "mountPath": "/script"}
-    assert spec["containers"][0]["args"][-2:] == ["/script/t.py", "/shared/parts"]
+    assert parse_job(spec["containers"][0]["args"][-1]).run == ("/script/t.py", "{graph}")
     on_the_claim = job(folder=str(tmp_path), data=f"{tmp_path}/parts", out=f"{tmp_path}/run", options={"mount": str(tmp_path)})
     assert "ConfigMap/papers-script" not in objects_of(shown(on_the_claim))
 
@@ -178,19 +179,15 @@ def test_a_script_that_no_config_map_can_bring_is_refused(tmp_path, content, com
         shown(job(folder=str(tmp_path)))
 
 
-def test_trainers_wait_for_all_servers_and_for_each_other():
+def test_trainers_wait_for_all_servers():
     *_, trainer = pods_of(shown(job(servers=Servers(count=2), options={"start_seconds": 60})), SECRETS)
     graph = "papers-servers-0.papers-servers:5510,papers-servers-1.papers-servers:5510"
     assert [container.argv for container in trainer.before] == [("python", "-m", "halohop", "health", graph, "--seconds", "60")]
-    assert "--rdzv-conf=timeout=60" in trainer.main.argv
 
 
-def test_our_recipe_goes_on_where_it_saved():
-    pods = pods_of(shown(job(run=(), train={})), SECRETS)
-    assert all(pod.main.argv[-2:] == ("--resume", "auto") for pod in pods)
-    assert not any("--resume" in pod.main.argv for pod in pods_of(shown(job()), SECRETS))
-    *_, own = pods_of(shown(job(run=(), train={"resume": "/runs/1"})), SECRETS)
-    assert own.main.argv[-2:] == ("--resume", "/runs/1")
+def test_no_file_of_this_machine_with_a_token_is_named_to_pods():
+    *_, trainer = pods_of(shown(job(token_file="/keys/token")), SECRETS)
+    assert parse_job(trainer.main.argv[-1]) == replace(plan_of(job()).job, token_file=None)
 
 
 NASTY = ["1e3", "y", "yes", "null", "~", "0x1F", "012", "12:30:45", "\n", " a", "a: b", "#", "'", '"']
@@ -204,8 +201,8 @@ texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]
 @given(words=st.lists(texts, max_size=4), value=texts)
 def test_no_word_or_value_is_changed_on_its_way(words, value):
     asked = job(hosts=3, run=("t.py", *words), env={"VALUE": value})
-    for pod, process in zip(pods_of(shown(asked), SECRETS), plan_of(asked).processes, strict=True):
-        assert pod.main.argv[-len(process.argv) :] == process.argv
+    for pod in pods_of(shown(asked), SECRETS):
+        assert parse_job(pod.main.argv[-1]).run == ("t.py", *words)
         assert pod.main.env["VALUE"] == value
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from halohop.testing.worlds import environment
-from tests.support.contracts.engine import EngineContract
+from tests.support.contracts.engine import AttachedContract
 from tests.support.launches import Launches, read
 
 pytestmark = pytest.mark.timeout(120)
@@ -60,5 +60,5 @@ def launches(tmp_path: Path, tiny_parts: Path) -> Iterator[Launches]:
     one.close()
 
 
-class TestLocal(EngineContract):
+class TestLocal(AttachedContract):
     pass

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.contracts.engine import EngineContract
+from tests.support.contracts.engine import AttachedContract
 from tests.support.launches import Launches
 from tests.support.ray_cluster import Nodes
 
@@ -22,7 +22,7 @@ class RayLaunches(Launches):
     engine = "ray"
     hosts = 2
     names = (f"{socket.gethostname()}-0", f"{socket.gethostname()}-1")
-    options = ("max_failures = 0",)
+    options = ("max_failures = 0", "deadline = 300")
 
     def __init__(self, nodes: Nodes, folder: Path, parts: Path) -> None:
         super().__init__(folder, parts)
@@ -47,5 +47,5 @@ def launches(nodes: Nodes, tmp_path: Path, ray_parts: Path) -> Iterator[Launches
     one.close()
 
 
-class TestRay(EngineContract):
+class TestRay(AttachedContract):
     pass

@@ -5,7 +5,6 @@ import os
 import random
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -16,9 +15,6 @@ from typing import Any
 
 import pytest
 
-from halohop import partition
-from halohop.datasets import synthetic
-from tests.support import slurm
 from tests.support.deadlines import within
 from tests.support.pages import section
 from tests.support.slurm import Cluster
@@ -26,24 +22,6 @@ from tests.support.slurm import Cluster
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900), pytest.mark.xdist_group("alone")]
 
 TRAIN = {"epochs": 30, "batch_size": 32, "save_every": 1, "eval_every": 30, "fanout": "5,5"}
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    if (reason := slurm.missing()) is not None:
-        pytest.skip(reason)
-    try:
-        with slurm.cluster(tmp_path_factory.mktemp("slurm"), "node1", "node2", "node3") as made:
-            yield made
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"Slurm does not start here: {error.cmd}: {error.stderr.strip()}")
-
-
-@pytest.fixture(scope="module")
-def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("data") / "parts"
-    partition(synthetic("tiny"), path, num_parts=4)
-    return path
 
 
 class Launch:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.support.contracts.engine import EngineContract
+from tests.support.contracts.engine import AttachedContract
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.full]
 
 
-class TestSsh(EngineContract):
+class TestSsh(AttachedContract):
     pass

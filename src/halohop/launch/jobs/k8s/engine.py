@@ -7,8 +7,10 @@ from pathlib import Path, PurePosixPath
 from halohop.errors import InputError
 from halohop.launch.jobs.job import Job
 from halohop.launch.jobs.k8s.kubectl import Kubectl
-from halohop.launch.jobs.k8s.manifests import DEFAULTS, JOB_INDEX, SERVER_INDEX, manifests
-from halohop.launch.jobs.k8s.options import Options
+from halohop.launch.jobs.k8s.manifests import DEFAULTS, manifests
+from halohop.launch.jobs.k8s.messages import RUNNER_PORT
+from halohop.launch.jobs.k8s.options import Options, options_of
+from halohop.launch.jobs.k8s.pod_names import JOB_INDEX, JOB_UID, SERVER_INDEX, server_addresses, trainer_addresses
 from halohop.launch.jobs.k8s.script import script_of, with_script
 from halohop.launch.jobs.k8s.submitting import hints, must_bring, submitted
 from halohop.launch.jobs.k8s.template import Object, yaml_of
@@ -17,7 +19,6 @@ from halohop.launch.jobs.lock import alone_in
 from halohop.launch.jobs.plan import Plan, plan
 from halohop.launch.jobs.plan_file import write_plan
 from halohop.launch.jobs.secret import secret_of
-from halohop.launch.jobs.tables import convert
 from halohop.launch.terminal.console import Console
 
 _TTL_S = 600  # of a job whose launcher is gone
@@ -48,7 +49,7 @@ class Kubernetes:
         """
         name = job.name
         about = (
-            f"# halohop job {name}. The Secret {_options(job).secret!r} with the key 'token' must be there.\n"
+            f"# halohop job {name}. The Secret {options_of(job).secret!r} with the key 'token' must be there.\n"
             f"# kubectl apply -f FILE; kubectl logs -f job/{name}-trainers; kubectl delete -f FILE\n"
         )
         return about + yaml_of(objects(job))
@@ -59,9 +60,9 @@ class Kubernetes:
         Raises:
             InputError: kubectl is missing or refuses; what the job needs is not there; pods cannot start as they are asked for.
             ClusterError: pods did not start in time, or the API server does not answer: then the job goes on.
-            JobFailedError: the job failed; says which pod, and shows the end of its log.
+            JobFailedError: the job failed; names the rank or the pod, and shows the end of its log.
         """
-        options = _options(job)
+        options = options_of(job)
         made, wanted = plan_of(job), objects(job, replace(options, ttl_seconds=options.ttl_seconds or _TTL_S))
         token, here = secret_of(job), _folder_here(job, options)
         kubectl = Kubectl(command=tuple(shlex.split(options.command)), namespace=options.namespace)
@@ -71,9 +72,12 @@ class Kubernetes:
             brings = must_bring(kubectl, job, options)
             with submitted(kubectl, wanted, job, options, token if brings else None, console) as uid:
                 console.print(
-                    f"job {job.name} is submitted; logs of its pods: {here}/logs", hints(kubectl, job), sep="\n", soft_wrap=True
+                    f"job {job.name} is submitted; logs of its ranks: {job.out}/logs, of its pods: {here}/pods",
+                    hints(kubectl, job),
+                    sep="\n",
+                    soft_wrap=True,
                 )
-                Watch(kubectl, job, uid, options, here / "logs", console, self.patience).until_done()
+                Watch(kubectl, job, uid, options, here / "pods", console, self.patience).until_done()
 
 
 def engine() -> Kubernetes:
@@ -90,7 +94,7 @@ def objects(job: Job, options: Options | None = None) -> list[Object]:
     Raises:
         InputError: what a job asks for that pods cannot have.
     """
-    options = options or _options(job)
+    options = options or options_of(job)
     made = plan_of(job)
     _check(job, options)
     return manifests(made, options, script_of(job, options))
@@ -110,20 +114,8 @@ def plan_of(job: Job) -> Plan:
     servers = job.servers
     if servers is not None:
         servers = replace(servers, options={**DEFAULTS, **servers.options})
-        count = len(servers.shares) or servers.count or job.hosts
-    homes = () if servers is None else _pods(job, "servers", count)
-    job = with_script(job, script_of(job, _options(job)))
-    return plan(replace(job, servers=servers), _pods(job, "trainers", job.num_hosts), apart=homes)
-
-
-def _options(job: Job) -> Options:
-    options = convert(job.options, Options, "[k8s]")
-    return options if options.secret else replace(options, secret=f"{job.name}-token")
-
-
-def _pods(job: Job, part: str, count: int) -> tuple[str, ...]:
-    """Names of pods: those of a StatefulSet and of an Indexed Job are alike, below the Service that has their name."""
-    return tuple(f"{job.name}-{part}-{number}.{job.name}-{part}" for number in range(count))
+    job = replace(with_script(job, script_of(job, options_of(job))), servers=servers)
+    return plan(job, trainer_addresses(job), apart=server_addresses(job))
 
 
 def _folder_here(job: Job, options: Options) -> Path:
@@ -136,9 +128,11 @@ def _check(job: Job, options: Options) -> None:
         raise InputError(f"name={job.name!r} begins with a digit, which the name of a Service in Kubernetes must not")
     if job.cache is not None and "{" in job.cache:
         raise InputError(f"cache={job.cache!r}: each pod has a cache of its own; leave {{host}} out")
+    if job.master_port == RUNNER_PORT:
+        raise InputError(f"master_port={RUNNER_PORT} is used by the launcher; choose another port")
     for name, value in job.env.items():
-        if name in (SERVER_INDEX, JOB_INDEX):
-            raise InputError(f"{name} in env is the number of a pod, which Kubernetes gives it; leave it out")
+        if name in (SERVER_INDEX, JOB_INDEX, JOB_UID):
+            raise InputError(f"{name} in env is set for each pod; leave it out")
         if "\0" in value:
             raise InputError(f"the value of {name} in env holds a zero byte, which no environment can")
     shared = {"out": job.out, **({} if job.cache or not job.data else {"data": job.data})}

@@ -2,29 +2,31 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from halohop.errors import InputError
 from halohop.launch.jobs.job import Job, Servers
+from halohop.launch.jobs.job_text import job_text
 from halohop.launch.jobs.k8s import script as scripts
+from halohop.launch.jobs.k8s.messages import RUNNER_PORT
 from halohop.launch.jobs.k8s.numbered import literal, numbered
 from halohop.launch.jobs.k8s.options import Options, Quantity
+from halohop.launch.jobs.k8s.pod_names import JOB_UID, SERVER_INDEX
 from halohop.launch.jobs.k8s.template import Object, fill
-from halohop.launch.jobs.plan import Plan, Process, resumes_itself
+from halohop.launch.jobs.plan import Plan, Process
 from halohop.store.share import spelled
 from halohop.transport.addresses import is_loopback_host, parsed
-
-SERVER_INDEX, JOB_INDEX = "HALOHOP_SERVER", "JOB_COMPLETION_INDEX"
-"""Environment variables with the number of a pod. Kubernetes sets the second itself."""
 
 DEFAULTS: Mapping[str, Any] = {"grace": 30, "metrics": "0.0.0.0:9464"}
 """Options of `halohop serve` in pods: time to answer what clients have asked, and where probes ask."""
 
 _INDEX: Object = {"fieldRef": {"fieldPath": "metadata.labels['apps.kubernetes.io/pod-index']"}}  # Kubernetes 1.28 and newer
+_UID: Object = {"fieldRef": {"fieldPath": "metadata.labels['batch.kubernetes.io/controller-uid']"}}  # Kubernetes 1.27 and newer
+_MOST = 100_000  # bytes of an argument, of which Linux takes 131,071
 _LAST_SECONDS = 15  # to say goodbye and to end, after the grace
-_GRACE_S = 60  # torchrun gives its ranks half of it
+_GRACE_S = 60  # for ranks that save where they stand
 _FAILURES = 6  # of pods that did not come to train
 
 
@@ -74,7 +76,7 @@ def _servers(made: Plan, servers: Servers, options: Options) -> Object:
         **values,
         **fill("probes", {}),
         "container": "server",
-        "args": _words([process.argv for process in processes], SERVER_INDEX),
+        "args": _words([process.argv for process in processes]),
         "env": [{"name": SERVER_INDEX, "valueFrom": _INDEX}, *values["env"]],
         "ports": [
             {"name": "halohop", "containerPort": servers.port},
@@ -82,7 +84,7 @@ def _servers(made: Plan, servers: Servers, options: Options) -> Object:
         ],
         **_resources(options.server_cpu, options.server_memory),
     }
-    fetching = _fetching(own, processes, SERVER_INDEX)
+    fetching = _fetching(own, processes)
     pod = own | {"before": fetching, "containers": [fill("container", own)], "affinity": fill("apart", values)}
     pod["grace"] = round(_grace(servers)) + _LAST_SECONDS
     shown = {"port_name": "halohop", "port": servers.port, "max_unavailable": servers.replicas - 1}
@@ -93,14 +95,18 @@ def _trainers(made: Plan, options: Options, script: scripts.Script | None) -> Ob
     processes, port = made.trainers, made.job.master_port
     values = _common(made, options, "trainers", processes, script)
     gpus = {options.gpu_resource: options.gpus} if options.gpus else {}
+    text = job_text(replace(made.job, token_file=None))
+    if len(text) > _MOST:
+        raise InputError(f"the job has {len(text)} bytes as text, but at most {_MOST} fit into an argument of a pod; shorten it")
     own = {
         **values,
         "container": "trainers",
-        "args": _words([agent_words(process, made, options) for process in processes], JOB_INDEX),
-        "ports": [{"name": "master", "containerPort": port}],
+        "args": ["-m", "halohop.launch.jobs.k8s.pod", literal(text)],
+        "env": [{"name": JOB_UID, "valueFrom": _UID}, *values["env"]],
+        "ports": [{"name": "master", "containerPort": port}, {"name": "runner", "containerPort": RUNNER_PORT}],
         **_resources(options.cpu, options.memory, **gpus),
     }
-    before = _fetching(values, processes, JOB_INDEX)
+    before = []
     if made.servers:
         graph = ",".join(server.address for server in made.servers)
         words = ("-m", "halohop", "health", graph, "--seconds", str(options.start_seconds))
@@ -111,8 +117,7 @@ def _trainers(made: Plan, options: Options, script: scripts.Script | None) -> Ob
 
 
 def _failing(options: Options) -> Object:
-    """How often pods may fail. One incident fails up to all pods of a job, each of them once: each pod may fail as often as the
-    job may have incidents."""
+    """How often pods may fail. The launcher counts failures of ranks, and Kubernetes the losses of each pod."""
     retries, rules = options.retries, fill("rules", {})
     return {
         "backoff_limit": None if retries else _FAILURES,
@@ -120,31 +125,6 @@ def _failing(options: Options) -> Object:
         "max_failed_pods": 0 if retries else None,
         "failure_rules": rules[:-1] if retries else rules,
     }
-
-
-def agent_words(process: Process, made: Plan, options: Options) -> tuple[str, ...]:
-    """Returns what follows the interpreter in a pod of trainers: the agent, with options of torchrun. It waits for the other pods
-    as long as they may take to start. Ranks meet at `Plan.master`; nothing is elected.
-
-    Example:
-        >>> from halohop.launch.jobs.plan import plan
-        >>> made = plan(Job(hosts=2, trainers=4, data="/parts", out="/run", run=("train.py",)), ["a", "b"])
-        >>> " ".join(agent_words(made.trainers[1], made, Options(image="i"))[2:])  # doctest: +NORMALIZE_WHITESPACE
-        '--rdzv-conf=timeout=3600 --nnodes=2 --node-rank=1 --nproc-per-node=4 --master-addr=a --master-port=29500 train.py'
-    """
-    host, _, port = made.master.rpartition(":")
-    return (
-        "-m",
-        "halohop.launch.jobs.k8s.agent",
-        f"--rdzv-conf=timeout={options.start_seconds}",
-        f"--nnodes={len(made.trainers)}",
-        f"--node-rank={made.trainers.index(process)}",
-        f"--nproc-per-node={process.ranks}",
-        f"--master-addr={host}",
-        f"--master-port={port}",
-        *process.argv,
-        *(("--resume", "auto") if resumes_itself(made.job) else ()),
-    )
 
 
 def _common(
@@ -192,17 +172,17 @@ def _empty(**fields: Quantity | None) -> Object:
     return {"emptyDir": {name: value for name, value in fields.items() if value is not None}}
 
 
-def _fetching(values: Object, processes: Sequence[Process], variable: str) -> list[Object]:
+def _fetching(values: Object, processes: Sequence[Process]) -> list[Object]:
     """The container that brings a pod its partitions."""
     data = [process.data for process in processes if process.data is not None and process.data.copied]
     words = [("-m", "halohop", "fetch", each.source, each.folder, "--share", spelled(each.shares)) for each in data]
     bare = dict.fromkeys(("startup", "readiness", "liveness", "ports")) | _resources(None, None)
-    return [fill("container", values | bare | {"container": "fetch", "args": _words(words, variable)})] if data else []
+    return [fill("container", values | bare | {"container": "fetch", "args": _words(words)})] if data else []
 
 
-def _words(of_each: Sequence[Sequence[str]], variable: str) -> list[str]:
-    """Arguments of all pods, given those of each."""
-    return [numbered(texts, variable) for texts in zip(*of_each, strict=True)]
+def _words(of_each: Sequence[Sequence[str]]) -> list[str]:
+    """Arguments of all servers, given those of each."""
+    return [numbered(texts, SERVER_INDEX) for texts in zip(*of_each, strict=True)]
 
 
 def _resources(cpu: Quantity | None, memory: Quantity | None, **further: Quantity) -> Object:

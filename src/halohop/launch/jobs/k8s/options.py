@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
 from halohop.errors import InputError
+from halohop.launch.jobs.job import Job
+from halohop.launch.jobs.tables import convert
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
@@ -37,8 +39,8 @@ class Options:
         cache_size: how large the cache of a pod may become; None: as large as its node allows.
         shared_memory: how large /dev/shm may become, which worker processes use; None: the pod's memory.
         start_seconds: how long pods may take to start, all of them: trainers wait for servers, and for each other.
-        retries: how many incidents trainers may have before the job has failed; an incident ends all of them, and all start
-            again. Those that were asked to end, and saved where they were, are always started again.
+        retries: how many times ranks may fail, and how many times each pod may be lost, before the job fails. After each, all
+            ranks start again. Ranks that were asked to end, and saved where they were, always start again.
         deadline_seconds: how long the job may take in all; None: as long as it needs.
         ttl_seconds: when Kubernetes deletes a job that has ended, and all that was made for it, if its launcher is gone. None:
             after 10 minutes, and never if the user applies the manifests.
@@ -121,6 +123,16 @@ class Options:
                     f"{name}: {key}={value!r} is no value of a label; it has at most 63 letters, digits, '-', '_' and '.', "
                     "a letter or digit at both ends"
                 )
+
+
+def options_of(job: Job) -> Options:
+    """Returns the table [k8s] of a job; its Secret has a name.
+
+    Raises:
+        InputError: a value that Kubernetes would refuse.
+    """
+    options = convert(job.options, Options, "[k8s]")
+    return options if options.secret else replace(options, secret=f"{job.name}-token")
 
 
 def check_name(what: str, name: str) -> None:

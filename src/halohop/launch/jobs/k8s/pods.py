@@ -19,7 +19,6 @@ class Container:
         reason: why, as Kubernetes calls it: "ImagePullBackOff", "OOMKilled".
         message: what Kubernetes says about it.
         code: exit code, as `subprocess` counts: negative for a signal. Of a container that was started again, its last one.
-        began: when it started; "": it has not.
         ended: when it ended; "": it has not.
         restarts: how often it was started again.
     """
@@ -29,7 +28,6 @@ class Container:
     reason: str
     message: str
     code: int
-    began: str
     ended: str
     restarts: int
 
@@ -85,6 +83,11 @@ class Pod:
         """The container that failed; None if none did."""
         return next((each for each in self.containers if each.state == "terminated" and each.code), None)
 
+    @property
+    def ended(self) -> str:
+        """When it failed; "": it has not."""
+        return "" if self.culprit is None else self.culprit.ended
+
 
 def pod_of(data: Any) -> Pod:
     """Reads a pod as ``kubectl get pods --output=json`` prints it.
@@ -123,7 +126,6 @@ def _container(data: Mapping[str, Any]) -> Container:
         reason=about.get("reason", ""),
         message=about.get("message", ""),
         code=_SIGNALED - code if code > _SIGNALED else code,
-        began=about.get("startedAt", ""),
         ended=last.get("finishedAt", ""),
         restarts=data.get("restartCount", 0),
     )

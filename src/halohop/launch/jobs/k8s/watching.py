@@ -14,6 +14,7 @@ from halohop.launch.jobs.k8s.options import Options
 from halohop.launch.jobs.k8s.pod_logs import PodLogs
 from halohop.launch.jobs.k8s.pods import Pod, pod_of
 from halohop.launch.jobs.k8s.submitting import UnansweredError, hints
+from halohop.launch.jobs.last_message import last_message
 from halohop.launch.processes.failures import Failure, failure
 from halohop.launch.terminal.console import Console
 from halohop.launch.terminal.logs import is_verbose
@@ -22,6 +23,8 @@ from halohop.launch.terminal.wording import counted
 from halohop.recipes.stopping import EXIT_RESUMABLE
 
 _ASKED_TO_END = (EXIT_RESUMABLE, -15)
+_SAID = (1, 2)
+"""Exit codes of `pod.main`, which has printed why."""
 _HOPELESS = ("Image", "ErrImage", "InvalidImage", "CreateContainer", "RunContainer")
 _CRASHES = 3
 """So often a server may fail before it has served."""
@@ -64,7 +67,7 @@ class Watch:
         self._start_seconds, self._begun = options.start_seconds, time.monotonic()
         self._have_started = False
         self._since: dict[tuple[str, str], float] = {}  # when an obstacle of a pod was first seen
-        self._failed: dict[str, tuple[Pod, str, str, Failure]] = {}  # by uid: when it began, when it ended, and how
+        self._noted: set[str] = set()  # uids of pods that failed
 
     def until_done(self) -> None:
         """Returns when the job has succeeded.
@@ -107,42 +110,41 @@ class Watch:
         for pod in (*servers, *trainers):
             self._logs.follow(pod)
         ends = {each["type"]: each for each in job["status"].get("conditions", ()) if each["status"] == "True"}
-        for pod in trainers:
-            self._note(pod, is_last="Failed" in ends or "FailureTarget" in ends)
         if "Failed" in ends:
             self._logs.finish()
             raise self._failure(ends["Failed"], trainers)
         if "Complete" in ends:
             return True
+        for pod in trainers if "FailureTarget" not in ends else ():
+            self._note(pod)
         self._check_start([pod for pod in (*servers, *trainers) if not pod.leaving], job["spec"]["completions"])
         return False
 
-    def _note(self, pod: Pod, *, is_last: bool) -> None:
-        """Remembers how a pod failed."""
-        if pod.phase != "Failed" or pod.uid in self._failed:
-            return
+    def _note(self, pod: Pod) -> None:
+        """Says once how a pod of trainers failed."""
+        if pod.phase == "Failed" and pod.uid not in self._noted:
+            self._noted.add(pod.uid)
+            failed = self._failed(pod)
+            self._console.print(f"{failed.name} ended with exit code {failed.code}; see {failed.log}", soft_wrap=True)
+
+    def _failed(self, pod: Pod) -> Failure:
         at = pod.culprit
         why = pod.reason or (at.reason if at is not None and at.reason != "Error" else "")
         name = f"{pod.process} on {pod.name}" + (f" ({why}{f': {pod.message}' if pod.message else ''})" if why else "")
         log = self._logs.file(pod, "trainers" if at is None else at.name)
-        failed = Failure(name=name, code=1 if at is None else at.code, log=log, error=None)
-        self._failed[pod.uid] = (pod, "", "", failed) if at is None else (pod, at.began, at.ended, failed)
-        if not is_last:
-            self._console.print(f"{name} ended with exit code {failed.code}; see {log}", soft_wrap=True)
+        return Failure(name=name, code=1 if at is None else at.code, log=log, error=None)
 
     def _failure(self, end: Any, trainers: list[Pod]) -> JobFailedError:
-        """What to raise for a Job that has failed: the pods of its last incident, the likeliest culprit first."""
-        said = f"job {self._job.name} failed: {end.get('reason', '')}: {end.get('message', '')}"
-        known = sorted(self._failed.values(), key=lambda one: one[2])
-        last = {pod.process: failed for pod, _, ended, failed in known if ended >= known[-1][1]}
-        incident = sorted(last.values(), key=lambda one: [failed for *_, failed in known].index(one))
-        failed = [one for one in incident if one.code not in _ASKED_TO_END]
+        """What to raise for a Job that has failed: what the launcher in the first pod said, or how the last pod failed."""
+        pods = sorted((pod for pod in trainers if pod.phase == "Failed"), key=lambda pod: pod.ended)
+        failed = [failed for failed in map(self._failed, pods) if failed.code not in _ASKED_TO_END]
         if not failed:
-            code = EXIT_RESUMABLE if any(one.code == EXIT_RESUMABLE for one in incident) else 1
-            return JobFailedError(said, exit_code=code)
-        first = next((one for one in failed if one.was_killed), failed[0])
-        ended = [f"{pod.process} on {pod.name}" for pod in trainers if pod.uid not in self._failed]
-        return JobFailedError(str(failure(failed, ended=ended)), exit_code=first.code if first.code > 0 else 1)
+            said = f"job {self._job.name} failed: {end.get('reason', '')}: {end.get('message', '')}"
+            return JobFailedError(said, exit_code=EXIT_RESUMABLE if pods else 1)
+        last = failed[-1]
+        if last.code in _SAID and (said := last_message(last.log)):
+            return JobFailedError(said, exit_code=last.code)
+        return JobFailedError(str(failure([last])), exit_code=last.code if last.code > 0 else 1)
 
     def _check_start(self, pods: list[Pod], count: int) -> None:
         """Says what keeps pods from starting, until all have started once.
