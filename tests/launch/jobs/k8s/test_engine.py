@@ -30,6 +30,7 @@ def job(**given: Any) -> Job:
         ({"cache": "/cache/{host}"}, "each pod has a cache of its own; leave {host} out"),
         ({"env": {"JOB_COMPLETION_INDEX": "0"}}, "JOB_COMPLETION_INDEX in env is set for each pod; leave it out"),
         ({"master_port": 9400}, "master_port=9400 is used by the launcher; choose another port"),
+        ({"env": {"A": "b" * 100_000}}, "the job has 10.* bytes as text, but at most 100000 fit into an argument of a pod"),
         ({"env": {"A": "b\0"}}, "the value of A in env holds a zero byte"),
         ({"servers": Servers(shares=("0/2", "0/2,1/2"))}, "pods of one kind differ by their number only"),
         ({"servers": Servers(count=2, replicas=3)}, "replicas=3 of each partition need as many servers"),
