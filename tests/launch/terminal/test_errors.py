@@ -73,7 +73,7 @@ launch | error: --data is missing: the folder of the partitions, or a URL$
 launch --data p | give either a script to run \\(after --, .*\\) or options of halohop train \\(--train, or \\[train
 launch --engine ssh --data p --hosts 2 -- t.py | --hosts 2 is a number, but --engine ssh needs names, such as
 launch --hosts a,a --data p -- t.py | host 'a' is named twice; set
-launch --engine k8s --data p --start plain -- t.py | --start plain does not work with --engine k8s
+launch --trainers 2 --data p --start plain -- t.py | --start plain runs a script once on each host
 launch --data s3://b/p -- t.py | --data s3://b/p must be fetched before it is used; give a folder .* \\(--cache\\)
 launch --data p --train fan=1 | options of halohop train: unknown option 'fan'
 launch --data p --name Bad_Name -- t.py | --name Bad_Name must have at most 40 small letters
@@ -88,7 +88,7 @@ OF_JOB_FILES = {
     "trainers = 0": "trainers 0 must be at least 1",
     'engine = "sge"': "unknown engine 'sge'; use one of local, ssh, slurm, k8s, ray",
     'env = "x"': "env must be a table, got text",
-    'start = "plain"\nengine = "k8s"': "start plain does not work with engine k8s, which starts ranks itself",
+    'start = "plain"\ntrainers = 2': "start plain runs a script once on each host",
     '[servers]\nreplicas = "two"': r"\[servers\]: replicas must be a whole number, got text",
     '[servers]\nshares = ["0/1"]\nreplicas = 2': r"\[servers\]: shares 0/1 say what each server holds",
 }
