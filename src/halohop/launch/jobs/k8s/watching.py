@@ -113,10 +113,10 @@ class Watch:
         if "Failed" in ends:
             self._logs.finish()
             raise self._failure(ends["Failed"], trainers)
-        if "Complete" in ends:
-            return True
         for pod in trainers if "FailureTarget" not in ends else ():
             self._note(pod)
+        if "Complete" in ends:
+            return True
         self._check_start([pod for pod in (*servers, *trainers) if not pod.leaving], job["spec"]["completions"])
         return False
 
