@@ -229,7 +229,13 @@ def test_another_data_set_at_a_lost_servers_address_is_not_believed(parts, other
 
 @pytest.mark.parametrize("sampling", ["client", "servers"])
 def test_another_data_set_at_a_stand_ins_address_is_passed_over(parts, other_parts, undisturbed, sampling):
-    """The next server in turn is the wrong one; behind it the first is back."""
+    """The next server in turn is the wrong one; behind it the first is back. A client that has just found the wrong one's address
+    closed may not look there again, so there are some tries."""
+    assert any(sessions_of_a_wrong_stand_in(parts, other_parts, undisturbed, sampling) for _ in range(10))
+
+
+def sessions_of_a_wrong_stand_in(parts, other_parts, undisturbed, sampling) -> float:
+    """How often clients have looked at the wrong server. They ask it nothing, and their batches are the same."""
     with served(parts, None, None) as servers, connected(servers, sampling=sampling) as graph:
         batches = iter(loader(graph, run="inline"))  # no batch is made ahead of the changes
         got = [next(batches)]
@@ -238,9 +244,10 @@ def test_another_data_set_at_a_stand_ins_address_is_passed_over(parts, other_par
             servers[0].close()
             with halohop.serve(parts, listen=servers[0].address, token=TOKEN):
                 got += batches
-            assert other.statistics()["transport_calls"] == 0
-            assert other.statistics()["transport_sessions"] > 0
+            found = other.statistics()
+        assert found["transport_calls"] == 0
         assert told(got) == undisturbed
+        return found["transport_sessions"]
 
 
 def test_a_server_that_comes_back_with_other_partitions_is_not_asked(parts):
