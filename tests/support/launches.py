@@ -60,6 +60,8 @@ class Launches:
     """What the hosts are called in messages and logs."""
     options: Sequence[str] = ()
     """Lines of the engine's table."""
+    own_logs: tuple[str, ...] = ()
+    """How names of logs begin that are not of a process of the job."""
 
     def __init__(self, folder: Path, parts: Path) -> None:
         self.folder, self.out = folder, folder / "run"

@@ -8,14 +8,14 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.support.deadlines import within
-from tests.support.hosts import Host, joined
+from tests.support.hosts import Host, joined_or_skipped
 
 SSHD = Path("/usr/sbin/sshd")
 _SOURCE = Path(__file__).parents[2] / "src"
@@ -61,13 +61,7 @@ def ssh_hosts(count: int, folder: Path, *, python_path: Sequence[Path] = (_SOURC
     """Hosts that reach each other, and whose ssh servers let us in; skips the test where there is no ssh server, or no root."""
     if not SSHD.exists() or shutil.which("ssh-keygen") is None:
         pytest.skip("OpenSSH's server is not installed: apt-get install openssh-server")
-    if shutil.which("ip") is None or os.geteuid() != 0:
-        pytest.skip("network namespaces need iproute2 and root")
-    with ExitStack() as undo:
-        try:
-            here, *hosts = undo.enter_context(joined(count + 1))
-        except subprocess.CalledProcessError as error:
-            pytest.skip(f"network namespaces cannot be made here: {error.stderr}")
+    with joined_or_skipped(count + 1) as (here, *hosts):
         _PRIVILEGES.mkdir(exist_ok=True)
         for name in ("host", "user"):
             command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]

@@ -19,6 +19,7 @@ class SlurmLaunches(SubmittedLaunches):
     engine = "slurm"
     names = ("node1", "node2")
     options = ("time = 30", "mem = '1000M'")
+    own_logs = ("slurm-",)
 
     def __init__(self, cluster: Cluster, folder: Path, parts: Path) -> None:
         super().__init__(folder, parts)

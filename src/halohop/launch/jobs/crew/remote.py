@@ -109,12 +109,10 @@ class Remote:
 
     def wait(self, seconds: float) -> None:
         """Until the host has ended everything, or for so many seconds; then the connection is closed in any case."""
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
         self._process.kill()  # also ends the connection of one that has ended
+        self._process.wait()
         for thread in self._threads:
             thread.join(_END_S)  # another process may hold a pipe of ssh's
         for stream in (self._process.stdout, self._process.stderr):
